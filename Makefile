@@ -1,0 +1,54 @@
+# Two commands do all the set-up on a machine with Python 3.11 or newer and pip: `make demo` and `make test`.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint types test-all bench experiments clean
+
+demo: $(VENV)/.demo
+	$(BIN)/python examples/demo.py
+
+test: lint types
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+# slower statistical sweeps too
+test-all: lint types
+	$(BIN)/python -m pytest -n 2
+
+# needs SCIROCCO_DATA, the folder with the data sets
+bench: $(VENV)/.bench
+	$(BIN)/python benchmarks/gradient_engine.py --peers
+	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/memory.py
+
+experiments: $(VENV)/.dev
+	$(BIN)/python experiments/double_well.py --output results
+	$(BIN)/python experiments/normal_mean.py --output results
+	$(BIN)/python experiments/normal_gamma.py --output results
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+$(VENV)/.demo: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet -e ".[demo,experiments]"
+	touch $@
+
+$(VENV)/.dev: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet -e ".[dev]"
+	touch $@
+
+$(VENV)/.bench: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet -e ".[dev,bench]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) results build dist

@@ -1,0 +1,100 @@
+"""Bayesian inference on data too large for ordinary MCMC.
+
+    import scirocco as sc
+
+    target = sc.Target(log_prior, log_likelihood, data)
+    trace = sc.sample(target, sc.SGLD(step_size=1e-5), initial, batch_size=500, estimator=sc.ControlVariate())
+    print(trace.summary())
+
+Names are loaded when first used, so that ``import scirocco`` is quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0.dev0"
+
+_WHERE = {
+    "Target": "target",
+    "sample": "sampling",
+    "resume": "sampling",
+    "kernel": "sampling",
+    "DivergenceError": "sampling",
+    "Trace": "run",
+    "Block": "blocks",
+    "SGLD": "samplers",
+    "PSGLD": "samplers",
+    "SGHMC": "samplers",
+    "SGNHT": "samplers",
+    "UnderdampedLangevin": "samplers",
+    "Plain": "estimators",
+    "ControlVariate": "estimators",
+    "SAGA": "estimators",
+    "SVRG": "estimators",
+    "Decreasing": "schedules",
+    "cyclical": "schedules",
+    "Recipe": "recipe",
+    "check_invariance": "recipe",
+    "find_mode": "tuning",
+}
+_MODULES = {"batches", "diagnostics", "estimators", "integrators", "recipe", "samplers", "schedules", "tuning"}
+
+__all__ = [
+    "PSGLD",
+    "SAGA",
+    "SGHMC",
+    "SGLD",
+    "SGNHT",
+    "SVRG",
+    "Block",
+    "ControlVariate",
+    "Decreasing",
+    "DivergenceError",
+    "Plain",
+    "Recipe",
+    "Target",
+    "Trace",
+    "UnderdampedLangevin",
+    "batches",
+    "check_invariance",
+    "cyclical",
+    "diagnostics",
+    "estimators",
+    "find_mode",
+    "integrators",
+    "kernel",
+    "recipe",
+    "resume",
+    "sample",
+    "samplers",
+    "schedules",
+    "tuning",
+]
+
+if TYPE_CHECKING:
+    from scirocco import batches, diagnostics, estimators, integrators, recipe, samplers, schedules, tuning
+    from scirocco.blocks import Block
+    from scirocco.estimators import SAGA, SVRG, ControlVariate, Plain
+    from scirocco.recipe import Recipe, check_invariance
+    from scirocco.run import Trace
+    from scirocco.samplers import PSGLD, SGHMC, SGLD, SGNHT, UnderdampedLangevin
+    from scirocco.sampling import DivergenceError, kernel, resume, sample
+    from scirocco.schedules import Decreasing, cyclical
+    from scirocco.target import Target
+    from scirocco.tuning import find_mode
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"scirocco.{name}")
+    if name in _WHERE:
+        value = getattr(importlib.import_module(f"scirocco.{_WHERE[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'scirocco' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,38 @@
+"""Where data lives and how minibatches are drawn from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from scirocco.batches.arrays import Arrays
+from scirocco.batches.base import Batch, Source
+from scirocco.batches.draws import Batching, RandomBlocks, Shuffled, Weighted, WithReplacement
+from scirocco.batches.stream import Arrow, MemoryMapped, Parquet, Stream
+
+__all__ = [
+    "Arrays",
+    "Arrow",
+    "Batch",
+    "Batching",
+    "MemoryMapped",
+    "Parquet",
+    "RandomBlocks",
+    "Shuffled",
+    "Source",
+    "Stream",
+    "Weighted",
+    "WithReplacement",
+    "as_source",
+]
+
+
+def as_source(data: Any) -> Source:
+    """A source as it is; memory-mapped arrays and arrays in memory wrapped in theirs."""
+    if isinstance(data, Arrays | Stream):
+        return data
+    if any(isinstance(leaf, np.memmap) for leaf in jax.tree.leaves(data)):
+        return MemoryMapped(data)
+    return Arrays(data)

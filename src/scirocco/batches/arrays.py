@@ -1,0 +1,59 @@
+"""Data that fits in memory."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scirocco.batches.base import check_rows, leading_size, row_struct
+from scirocco.trees import named_leaves
+from scirocco.types import Data
+
+
+class Arrays:
+    """A pytree of arrays in memory, one entry per example along the leading axes.
+
+    >>> import numpy as np
+    >>> source = Arrays({"x": np.ones((5, 2)), "y": np.arange(5)})
+    >>> source.size, source.example["x"].shape
+    (5, (2,))
+    """
+
+    def __init__(self, arrays: Data) -> None:
+        self.size = leading_size(arrays)
+        check_rows(arrays)
+        self.arrays = jax.tree.map(np.asarray, arrays)
+        self.example = row_struct(self.arrays)
+        self.resident_rows = self.size
+
+    def first(self, rows: int) -> Data:
+        """The first rows."""
+        return jax.tree.map(lambda a: a[:rows], self.arrays)
+
+    def in_order(self, rows: int) -> Iterator[Data]:
+        """All rows once, in pieces."""
+        for start in range(0, self.size, rows):
+            yield jax.tree.map(lambda a, s=start: a[s : s + rows], self.arrays)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Size, shapes, dtypes and a checksum of every array."""
+        return {
+            name: [str(a.dtype), list(a.shape), zlib.crc32(np.ascontiguousarray(a).data)]
+            for name, a in named_leaves(self.arrays, bare="data").items()
+        }
+
+    def on_device(self, order: np.ndarray | None = None, wrap: int = 0) -> Data:
+        """The arrays for jitted code: rows in ``order``, the first ``wrap`` rows repeated at the end (a ring)."""
+
+        def place(array: np.ndarray) -> jax.Array:
+            if order is None and not wrap:
+                return jnp.asarray(array)
+            rows = np.arange(self.size) if order is None else order
+            return jnp.asarray(array[np.concatenate([rows, rows[:wrap]])])
+
+        return jax.tree.map(place, self.arrays)

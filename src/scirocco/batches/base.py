@@ -1,0 +1,116 @@
+"""What a data source is and what a minibatch is.
+
+A source knows its size N and the shape of one example. Data in memory is one resident block that holds everything;
+data on disk comes as a stream of resident blocks. Minibatches are always drawn from the resident block, inside jitted
+code, so the sampler never waits for a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import numpy as np
+
+from scirocco.trees import named_leaves
+from scirocco.types import Array, Data
+
+
+class Batch(NamedTuple):
+    """A minibatch: ``sum_i weights_i f(data_i)`` is an unbiased estimate of the sum of f over the whole data set."""
+
+    data: Data
+    weights: Array  # N/n for uniform draws (a scalar), 1/(n p_i) for weighted ones
+    indices: Array  # the rows of the resident block
+
+
+class Source(Protocol):
+    """Where data lives."""
+
+    @property
+    def size(self) -> int:
+        """The number of examples N."""
+
+    @property
+    def example(self) -> Data:
+        """One example as a pytree of ``jax.ShapeDtypeStruct``."""
+
+    @property
+    def resident_rows(self) -> int:
+        """Rows in memory at a time: N for data in memory."""
+
+    def first(self, rows: int) -> Data:
+        """The first rows, for a trial evaluation."""
+
+    def in_order(self, rows: int) -> Iterator[Data]:
+        """All rows once, in pieces of at most ``rows``, for sums over the whole data set."""
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What tells this data set from another one, for resuming."""
+
+
+def leading_size(arrays: Data) -> int:
+    """The common length of the leading axes, or an error that names the odd one."""
+    leaves = named_leaves(arrays, bare="data")
+    if not leaves:
+        raise ValueError("data must hold at least one array; got an empty pytree")
+    for name, leaf in leaves.items():
+        if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
+            raise TypeError(f"data must be a pytree of arrays or a scirocco.batches source; {name} is {type(leaf)}")
+        if len(leaf.shape) == 0:
+            raise ValueError(f"data arrays need a leading axis with one entry per example; {name} is a scalar")
+    sizes = {name: leaf.shape[0] for name, leaf in leaves.items()}
+    if len(set(sizes.values())) > 1:
+        listed = ", ".join(f"{name}: {n}" for name, n in sizes.items())
+        raise ValueError(f"all data arrays must have the same leading length; got {listed}")
+    size = next(iter(sizes.values()))
+    if size == 0:
+        raise ValueError("data must hold at least one example; the leading length is 0")
+    return int(size)
+
+
+def check_rows(arrays: Data, where: str = "data") -> None:
+    """Reject values that a likelihood cannot take: NaN, infinities, integers that 32 bits cannot hold, objects."""
+    for name, leaf in named_leaves(arrays, bare="data").items():
+        array = np.asarray(leaf)
+        if array.dtype.kind not in "fiub":
+            raise TypeError(f"{where}: {name} has dtype {array.dtype}; allowed are floats, integers and booleans")
+        if array.dtype.kind == "f":
+            # The sum is finite if all entries are; only a suspicious sum pays for the search.
+            with np.errstate(over="ignore", invalid="ignore"):
+                suspicious = not np.isfinite(np.sum(array))
+            if suspicious and not np.all(np.isfinite(array)):
+                bad = np.argwhere(~np.isfinite(array))
+                raise ValueError(
+                    f"{where}: {name} has {len(bad)} entries that are NaN or infinite, the first in row {bad[0][0]}; "
+                    "remove or impute them"
+                )
+        wide = array.dtype.itemsize == 8 and array.dtype.kind in "iu" and not jax.config.jax_enable_x64  # type: ignore[attr-defined]
+        if wide and array.size and (array.max() > 2**31 - 1 or array.min() < -(2**31)):
+            raise ValueError(f"{where}: {name} has integers beyond 32 bits; enable jax_enable_x64 or re-code them")
+
+
+def row_struct(arrays: Data) -> Data:
+    """The shape and dtype of one row, as JAX will hold it."""
+    return jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(tuple(leaf.shape[1:]), jax.dtypes.canonicalize_dtype(leaf.dtype)), arrays
+    )
+
+
+def row_bytes(example: Data) -> int:
+    """The bytes of one example."""
+    return max(1, sum(int(np.prod(s.shape)) * s.dtype.itemsize for s in jax.tree.leaves(example)))
+
+
+def batch_rows(batch_size: float, size: int) -> int:
+    """``batch_size`` as a number of rows: a count, or a fraction of N."""
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int | float | np.integer | np.floating):
+        raise TypeError(f"batch_size must be a count (500) or a fraction (0.01); got {batch_size!r}")
+    if isinstance(batch_size, float | np.floating):
+        if not 0 < batch_size <= 1:
+            raise ValueError(f"batch_size given as a fraction must lie in (0, 1]; got {batch_size!r}")
+        return max(1, round(float(batch_size) * size))
+    if not 1 <= batch_size <= size:
+        raise ValueError(f"batch_size must lie between 1 and the number of examples, {size}; got {batch_size!r}")
+    return int(batch_size)

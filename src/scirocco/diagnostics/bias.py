@@ -1,0 +1,136 @@
+"""How far the sampled law is from the posterior: the part that R-hat and ESS cannot see.
+
+A stochastic gradient sampler converges to a law of its own. On a Gaussian target that law is known for every sampler
+here (``stationary_variance``), given the step size, the curvature lambda and the variance V of the gradient estimate.
+The report measures V and the curvature during the run and solves, for each coordinate, for the lambda whose sampled
+variance is the observed one; T/lambda is then the variance that an exact sampler would have shown.
+
+Minibatch noise is taken proportional to the curvature, V = c H, as it is in a well-specified model; c is the ratio of
+the traces, per variable. This holds to first order for correlated posteriors too. It is an estimate: for posteriors
+far from Gaussian compare with a run at half the step size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from scirocco.samplers.base import at
+from scirocco.trees import named_leaves
+from scirocco.types import Params
+
+LIMIT = 0.05  # of the posterior sd: beyond this the report warns
+
+
+@dataclass(frozen=True)
+class BiasReport:
+    """Per variable: the share of the noise that came from minibatches, and the estimated relative error of the sd."""
+
+    minibatch_share: dict[str, np.ndarray]
+    sd_error: dict[str, np.ndarray]
+    step_size: float
+
+    @property
+    def worst(self) -> tuple[str, float]:
+        """The variable with the largest error of the sd, and that error."""
+        errors = {name: float(e.flat[np.argmax(np.abs(e))]) for name, e in self.sd_error.items() if e.size}
+        name = max(errors, key=lambda n: abs(errors[n]))
+        return name, errors[name]
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the estimated error of every posterior sd stays below the limit."""
+        return abs(self.worst[1]) <= LIMIT
+
+    def __str__(self) -> str:
+        share = np.concatenate([np.ravel(v) for v in self.minibatch_share.values()])
+        name, error = self.worst
+        size = "is unbounded (the step size is at the limit of stability)" if np.isinf(error) else f"{error:+.1%}"
+        lines = [
+            f"bias report (step size {self.step_size:.3g})",
+            f"  noise from minibatches: {np.median(share):.0%} of all noise (median), {np.max(share):.0%} at most",
+            f"  estimated error of the posterior sd: at most {size} (in {name})",
+        ]
+        if self.trusted:
+            lines.append(f"  below {LIMIT:.0%}: R-hat and ESS describe the posterior")
+        else:
+            cause = "minibatch noise" if np.median(share) > 0.5 else "the step size"
+            lines.append(
+                "  R-hat and ESS CANNOT BE TRUSTED here: the chains agree with each other on a law that is not the "
+                f"posterior.\n  The main cause is {cause}: take a smaller step_size"
+                + (", a larger batch_size or estimator=ControlVariate()" if cause == "minibatch noise" else "")
+            )
+        return "\n".join(lines)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """For saving."""
+        arrays = {f"share/{name}": v for name, v in self.minibatch_share.items()}
+        arrays |= {f"error/{name}": v for name, v in self.sd_error.items()}
+        return arrays | {"step_size": np.asarray(self.step_size)}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> BiasReport:
+        """The inverse of ``to_arrays``."""
+
+        def part(kind: str) -> dict[str, np.ndarray]:
+            return {n.removeprefix(f"{kind}/"): a for n, a in arrays.items() if n.startswith(f"{kind}/")}
+
+        return cls(part("share"), part("error"), float(arrays["step_size"]))
+
+
+def bias_report(
+    sampler: Any, state: Any, variance: dict[str, np.ndarray], noise: dict[str, np.ndarray],
+    curvature: dict[str, np.ndarray], epoch: float = np.inf,
+) -> BiasReport | None:  # fmt: skip
+    """The report for a run; None for samplers that do not know their law and for runs without temperature."""
+    temperature = float(at(sampler.temperature, state.step))
+    if not hasattr(sampler, "stationary_variance") or temperature <= 0 or not noise:
+        return None
+    like = state.position
+    structure = jax.tree.structure(like)
+
+    def tree(values: dict[str, np.ndarray]) -> Params:
+        return jax.tree.unflatten(structure, [np.asarray(values[name], np.float64) for name in noise])
+
+    observed = tree(variance)
+    tiny = np.finfo(np.float64).tiny
+    ratio = {n: max(0.0, float(np.sum(noise[n]) / max(np.sum(curvature[n]), tiny))) for n in noise}
+    trustworthy = {n: bool(np.sum(curvature[n]) > 0) for n in noise}
+    factor = tree({n: np.full(noise[n].shape, ratio[n]) for n in noise})
+    fixed = tree(noise)
+    proportional = tree({n: np.full(noise[n].shape, trustworthy[n]) for n in noise})
+
+    def law(excess: Params) -> Params:
+        """The sampled variance if the posterior variance were the observed one divided by ``excess``."""
+        precision = jax.tree.map(lambda e, s: e * temperature / np.maximum(s, tiny), excess, observed)
+        v = jax.tree.map(lambda lam, c, f, p: np.where(p, c * lam, f), precision, factor, fixed, proportional)
+        return jax.tree.map(np.asarray, sampler.stationary_variance(state, precision, v, epoch))
+
+    excess = _solve(law, observed)
+    injected = sampler.injected_noise(state, like)
+    share = jax.tree.map(lambda v, i: v / np.maximum(v + np.asarray(i, np.float64), tiny), fixed, injected)
+    error = jax.tree.map(lambda e: np.sqrt(e) - 1, excess)
+    h = np.mean([np.mean(np.asarray(leaf)) for leaf in jax.tree.leaves(at(sampler.step_size, state.step))])
+    return BiasReport(named_leaves(share), named_leaves(error), float(h))
+
+
+def _solve(law: Callable[[Params], Params], observed: Params) -> Params:
+    """The ratio of observed to posterior variance at which the law gives what was observed, by bisection in the log.
+
+    The law falls with the curvature until the step is unstable, which counts as too much curvature. Infinite where no
+    stable curvature explains the observation.
+    """
+    low = jax.tree.map(lambda s: np.full(s.shape, np.log(0.25)), observed)
+    high = jax.tree.map(lambda s: np.full(s.shape, np.log(1e4)), observed)
+    for _ in range(50):
+        middle = jax.tree.map(lambda a, b: (a + b) / 2, low, high)
+        value = law(jax.tree.map(np.exp, middle))
+        flatter = jax.tree.map(lambda v, s: np.isfinite(v) & (v > s), value, observed)
+        low = jax.tree.map(np.where, flatter, middle, low)
+        high = jax.tree.map(np.where, flatter, high, middle)
+    value = law(jax.tree.map(np.exp, low))
+    return jax.tree.map(lambda u, v, s: np.where(np.abs(v - s) < 0.05 * s, np.exp(u), np.inf), low, value, observed)

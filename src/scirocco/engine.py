@@ -1,0 +1,255 @@
+"""The gradient engine: many steps of several chains in one compiled loop.
+
+``advance(state, until)`` is all that the runner needs. The loop's bounds are arguments, so chunks of any length,
+burn-in, thinning, new blocks of data and the last partial chunk all run the same compiled program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scirocco.blocks import split
+from scirocco.chain import ChainState, Kernel
+from scirocco.run.recording import Recording
+from scirocco.samplers.base import Info
+from scirocco.trees import named_leaves
+from scirocco.types import Array, Data, Key, Params
+
+DRAW_BYTES = 16 * 2**20  # of draws that a chunk may hold before it hands them over
+PROBE_REPEATS = 16  # fresh minibatches each time that gradient noise is measured
+
+
+class Chunk(NamedTuple):
+    """What a stretch of steps made."""
+
+    state: ChainState
+    draws: dict[str, np.ndarray]  # (chain, draw, ...)
+    made: int
+    reference: dict[str, np.ndarray]
+    first: dict[str, np.ndarray]
+    second: dict[str, np.ndarray]
+    finite: bool
+
+
+class Engine:
+    """Several chains of a kernel."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        initial: Params | Callable[[Key], Params],
+        *,
+        chains: int,
+        recording: Recording,
+        collect: Callable[[Params], Any] | bool | None = None,
+    ) -> None:
+        self.kernel, self.chains, self.recording = kernel, chains, recording
+        self.initial = initial
+        root = jax.random.key(kernel.seed)
+        init_root, step_root, start_root = jax.random.split(root, 3)
+        self._init_keys = jax.random.split(init_root, chains)
+        self._step_keys = jax.random.split(step_root, chains)
+        self._start_keys = jax.random.split(start_root, chains)
+        if collect is not None and collect is not False and not callable(collect):
+            raise TypeError(f"collect must be a function of the parameters, None or False; got {collect!r}")
+        self._collect = (lambda params: {}) if collect is False else (collect or (lambda params: params))
+        example = self._initials()[0]
+        values = jax.eval_shape(
+            lambda p: named_leaves(self._collect(p), "theta" if collect is None else "value"), example
+        )
+        self.variables = {name: (tuple(v.shape), np.dtype(v.dtype)) for name, v in values.items()}
+        self._bare = "theta" if collect is None else "value"
+        size = sum(int(np.prod(shape)) * dtype.itemsize for shape, dtype in self.variables.values())
+        self.capacity = int(np.clip(DRAW_BYTES // max(1, size * chains), 1, 10_000))
+        self._advance = jax.jit(self._loop)
+        self._probe = jax.jit(self._probes)
+        self._one = jax.jit(self._single)
+
+    # Starting.
+
+    def _initials(self) -> list[Params]:
+        if callable(self.initial):
+            return [jax.tree.map(jnp.asarray, self.initial(key)) for key in self._start_keys]
+        return [jax.tree.map(jnp.asarray, self.initial)]
+
+    def init(self) -> ChainState:
+        """The chains at their start; passes over the data if the estimator needs it."""
+        kernel, prepared = self.kernel, []
+        for initial in self._initials():
+            position, held = kernel.start(initial)
+            prepared.append((position, held, kernel.estimator.init(kernel.target, position, held)))
+        return self._stack(prepared)
+
+    def blank(self) -> ChainState:
+        """A state of the right structure, made without touching the data, to be filled from a checkpoint."""
+        kernel = self.kernel
+        position, held = split(self._initials()[0], kernel.blocks)
+        return self._stack([(position, held, kernel.estimator.blank(kernel.target, position, held))])
+
+    def _stack(self, prepared: list[tuple[Params, Params, Any]]) -> ChainState:
+        # One compilation instead of dozens of small ones; a sampler's own checks saw concrete values in kernel.start.
+        common = len(prepared) == 1
+        parts = prepared[0] if common else jax.tree.map(lambda *leaves: jnp.stack(leaves), *prepared)
+        axes = None if common else 0
+        make = jax.jit(jax.vmap(self.kernel.state, in_axes=(0, axes, axes, axes), out_axes=_axes(0)))
+        state: ChainState = make(self._init_keys, *parts)
+        return state
+
+    # Advancing.
+
+    def advance(self, state: ChainState, until: int) -> Chunk:
+        """Run towards step ``until``; stops earlier when draws must be handed over or new data is due."""
+        kernel, step = self.kernel, int(state.step)
+        every = kernel.refresh_every
+        if every:
+            if step and step % every == 0:
+                state = state._replace(estimator=self._refreshed(state))
+            until = min(until, (step // every + 1) * every)
+        if kernel.steps_per_block:
+            until = min(until, (step // kernel.steps_per_block + 1) * kernel.steps_per_block)
+        return self.run_to(state, until, kernel.data_at(step))
+
+    def run_to(self, state: ChainState, until: int, data: Data) -> Chunk:
+        """Run to step ``until`` on one block of data (or until the buffer of draws is full)."""
+        new, draws, count, reference, first, second, finite = jax.block_until_ready(
+            self._advance(self._step_keys, state, data, jnp.int32(until))
+        )
+        made = int(count)
+        kept = {name: np.moveaxis(np.asarray(value)[:made], 0, 1) for name, value in draws.items()}
+        return Chunk(new, kept, made, _on_host(reference), _on_host(first), _on_host(second), bool(finite))
+
+    def _refreshed(self, state: ChainState) -> Any:
+        each = state._replace(step=jnp.broadcast_to(state.step, (self.chains,)))
+        parts = [self.kernel.refreshed(jax.tree.map(lambda x, c=c: x[c], each)) for c in range(self.chains)]
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *parts)
+
+    def _loop(
+        self, keys: Key, state: ChainState, data: Data, until: Array
+    ) -> tuple[ChainState, Params, Array, Params, Params, Params, Array]:
+        # A single chain runs without the chain axis: XLA multiplies a batch of one matrix more slowly than a matrix.
+        single = self.chains == 1
+        over = _unbatched if single else _over_chains
+        if single:
+            keys, state = keys[0], _chainless(state)
+        transition = over(self.kernel.transition)
+        collect = self._named if single else jax.vmap(self._named)
+
+        def step(state: ChainState) -> ChainState:
+            fold = jax.random.fold_in if single else jax.vmap(jax.random.fold_in, (0, None))
+            return transition(fold(keys, state.step), state, data)[0]
+
+        def segment(carry: tuple[Any, ...]) -> tuple[Any, ...]:
+            state, buffers, count, first, second = carry
+            stop = jnp.minimum(until, self.recording.next_stop(state.step))
+            state = jax.lax.while_loop(lambda s: s.step < stop, step, state)
+            # The slot is written in any case and counted only if this is a draw: no branch that copies the buffer.
+            buffers = jax.tree.map(
+                lambda b, v: jax.lax.dynamic_update_index_in_dim(b, v, count, 0), buffers, collect(state.position)
+            )
+            drawn = self.recording.is_draw(state.step)
+            weight = drawn.astype(jnp.float32)
+            deviation = jax.tree.map(lambda x, r: x - r, _floating(state.position), reference)
+            first = jax.tree.map(lambda s, x: s + weight * x, first, deviation)
+            second = jax.tree.map(lambda s, x: s + weight * x * x, second, deviation)
+            return state, buffers, count + drawn.astype(jnp.int32), first, second
+
+        reference = _floating(state.position)
+        shapes = jax.eval_shape(collect, state.position)
+        buffers = jax.tree.map(lambda s: jnp.zeros((self.capacity, *s.shape), s.dtype), shapes)
+        zeros = jax.tree.map(jnp.zeros_like, reference)
+        state, buffers, count, first, second = jax.lax.while_loop(
+            lambda c: (c[0].step < until) & (c[2] < self.capacity),
+            segment,
+            (state, buffers, jnp.int32(0), zeros, zeros),
+        )
+        finite = jnp.all(
+            jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves((_floating(state.position), first))])
+        )
+        if single:
+            state, reference, first, second = (_chained(tree) for tree in (state, reference, first, second))
+            buffers = jax.tree.map(lambda b: b[:, None], buffers)
+        return state, buffers, count, reference, first, second, finite
+
+    def _named(self, params: Params) -> dict[str, Array]:
+        return {name: jnp.asarray(v) for name, v in named_leaves(self._collect(params), self._bare).items()}
+
+    # Looking closer.
+
+    def probe(self, state: ChainState) -> dict[str, np.ndarray]:
+        """Gradient noise, curvature and the sampler's own state where the chains are, averaged over them."""
+        noise, curvature, sampler = self._probe(self._step_keys, state, self.kernel.data_at(int(state.step)))
+        found = {f"noise/{name}": v for name, v in named_leaves(noise).items()}
+        found |= {f"curvature/{name}": v for name, v in named_leaves(curvature).items()}
+        found |= {f"sampler/{i}": v for i, v in enumerate(jax.tree.leaves(sampler))}
+        return {name: np.asarray(v, np.float64) for name, v in found.items()}
+
+    def _probes(self, keys: Key, state: ChainState, data: Data) -> tuple[Params, Params, Any]:
+        def one(key: Key, state: ChainState, data: Data) -> tuple[ChainState, tuple[Params, Params]]:
+            probe_key = jax.random.fold_in(jax.random.fold_in(key, state.step), 1)
+            return state, self.kernel.probe(probe_key, state, data, PROBE_REPEATS)
+
+        noise, curvature = _over_chains(one)(keys, state, data)[1]
+        return jax.tree.map(lambda v: jnp.mean(v, axis=0), (noise, curvature, state.sampler))
+
+    def sampler_state(self, probed: dict[str, np.ndarray], blank: ChainState) -> Any:
+        """The sampler's average state as ``probe`` reported it."""
+        leaves, structure = jax.tree.flatten(blank.sampler)
+        values = [jnp.asarray(probed[f"sampler/{i}"], leaf.dtype) for i, leaf in enumerate(leaves)]
+        return jax.tree.unflatten(structure, values)
+
+    def _single(self, keys: Key, state: ChainState, data: Data) -> tuple[ChainState, Info]:
+        fold = jax.vmap(jax.random.fold_in, (0, None))
+        return _over_chains(self.kernel.transition)(fold(keys, state.step), state, data)
+
+    def locate(self, state: ChainState, bad: int) -> tuple[Chunk, Info]:
+        """The last good step before step ``bad``, found by repeating the stretch, and what the next step says.
+
+        Steps are functions of the seed and their number, so a stretch can be repeated exactly: divergence costs
+        nothing until it happens.
+        """
+        data = self.kernel.data_at(int(state.step))
+        low, high = int(state.step), bad
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.run_to(state, middle, data).finite:
+                low = middle
+            else:
+                high = middle
+        chunk = self.run_to(state, low, data)
+        return chunk, self._one(self._step_keys, chunk.state, data)[1]
+
+
+def _axes(value: Any) -> ChainState:
+    return ChainState(None, value, value, value, value)  # type: ignore[arg-type]
+
+
+def _over_chains(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Map over chains; the step count is common to all, which keeps branches on it branches."""
+    return jax.vmap(function, in_axes=(0, _axes(0), None), out_axes=(_axes(0), 0))
+
+
+def _unbatched(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function
+
+
+def _chainless(state: ChainState) -> ChainState:
+    return jax.tree.map(lambda x: x[0], state._replace(step=state.step[None]))
+
+
+def _chained(tree: Any) -> Any:
+    if isinstance(tree, ChainState):
+        return jax.tree.map(lambda x: x[None], tree)._replace(step=tree.step)
+    return jax.tree.map(lambda x: x[None], tree)
+
+
+def _on_host(tree: dict[str, Array]) -> dict[str, np.ndarray]:
+    return {name: np.asarray(v) for name, v in tree.items()}
+
+
+def _floating(params: Params) -> dict[str, Array]:
+    return {name: x for name, x in named_leaves(params).items() if jnp.issubdtype(x.dtype, jnp.floating)}

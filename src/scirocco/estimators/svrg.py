@@ -1,0 +1,55 @@
+"""The stochastic variance reduced gradient: a control variate whose centre follows the chain.
+
+    every m steps:  centre <- theta,  G <- sum_i grad l_i(centre)        (one pass over the data)
+    g(theta) = - grad log p(theta) + G + sum_{i in S} w_i (grad l_i(theta) - grad l_i(centre))
+
+Johnson and Zhang (2013) for optimisation, Dubey et al. (2016) for Langevin dynamics. Unbiased given the centre.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scirocco.batches import Batch
+from scirocco.estimators.control_variate import ControlVariateState, anchor, estimate_around
+from scirocco.samplers.base import require_count
+from scirocco.target import Target
+from scirocco.trees import zeros_like
+from scirocco.types import Params
+
+
+@dataclass(frozen=True)
+class SVRG:
+    """Control variates around the chain's own position of at most ``refresh_every`` steps ago."""
+
+    refresh_every: int = 1000
+
+    def __post_init__(self) -> None:
+        require_count("refresh_every", self.refresh_every)
+
+    def start(self, target: Target, position: Params, held: Params, seed: int) -> Params:
+        """The given position."""
+        del target, held, seed
+        return position
+
+    def init(self, target: Target, position: Params, held: Params) -> ControlVariateState:
+        """The first centre is the start."""
+        return anchor(target, position, held)
+
+    def refresh(
+        self, target: Target, state: ControlVariateState, position: Params, held: Params
+    ) -> ControlVariateState:
+        """Move the centre to the chain."""
+        del state
+        return anchor(target, position, held)
+
+    def blank(self, target: Target, position: Params, held: Params) -> ControlVariateState:
+        """Zeros."""
+        del target
+        return ControlVariateState(position, held, zeros_like(position))
+
+    def estimate(
+        self, target: Target, state: ControlVariateState, position: Params, held: Params, batch: Batch
+    ) -> tuple[Params, ControlVariateState]:
+        """Two backward passes over the minibatch, one at the centre."""
+        return estimate_around(target, state, position, held, batch), state

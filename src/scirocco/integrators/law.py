@@ -1,0 +1,81 @@
+"""The law of an integrator on a Gaussian target, for the bias report.
+
+On U = lambda theta^2 / 2 with gradient noise of variance V a step is linear in (theta, p) and in its two noises. Its
+matrix is read off by running the integrator itself on unit vectors; the stationary covariance S solves
+S = M S M' + sum_k b_k b_k'. Coordinates are independent, so arrays of lambda are handled at once.
+
+Minibatches drawn without replacement within an epoch of m are not independent: two of the same epoch have covariance
+-V/(m-1), so averaged over the phase the noise has autocovariance g_k = -V (m-k)/(m(m-1)) at lags 0 < k < m. The noise
+of an epoch sums to zero, and a chain that moves slowly hardly feels it: position and noise at lag k add
+2 sum_k g_k (M^k S)_11 to the variance.
+"""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+
+from scirocco.integrators.langevin import Step
+
+
+def stationary_variance(
+    integrator: Step, precision: np.ndarray, noise: np.ndarray, h: np.ndarray, friction: np.ndarray,
+    diffusion: np.ndarray, epoch: float = np.inf,
+) -> np.ndarray:  # fmt: skip
+    """The stationary variance of the position, infinite where the step is unstable.
+
+    ``epoch`` is the number of minibatches in an epoch without replacement; infinite for independent minibatches.
+    """
+    shape = np.broadcast_shapes(*(np.shape(x) for x in (precision, noise, h, friction, diffusion)))
+    lam, v, h, friction, diffusion = (
+        np.broadcast_to(np.asarray(x, dtype=np.float64), shape).reshape(-1)
+        for x in (precision, noise, h, friction, diffusion)
+    )
+
+    def step(theta: float, p: float, gradient_noise: np.ndarray | float, xi: float) -> np.ndarray:
+        ones = np.ones_like(lam)
+        position, momentum, _ = integrator(
+            theta * ones, p * ones, lambda x: lam * x + gradient_noise, xi * ones, h, friction, diffusion
+        )
+        return np.stack([np.asarray(position, np.float64), np.asarray(momentum, np.float64)], axis=-1)
+
+    with jax.enable_x64(True):  # 1 - eigenvalue is of the order of h lambda: float32 would lose it
+        matrix = np.stack([step(1, 0, 0, 0), step(0, 1, 0, 0)], axis=-1)
+        kicks = np.stack([step(0, 0, np.sqrt(v), 0), step(0, 0, 0, 1)], axis=-1)
+    stable = np.max(np.abs(np.linalg.eigvals(matrix)), axis=-1) < 1
+    matrix[~stable] = 0
+    from_gradient, from_noise = (_lyapunov(matrix, kicks[..., k]) for k in (0, 1))
+    if np.isfinite(epoch):
+        from_gradient = from_gradient - 2 * _lag_sum(matrix, epoch) @ from_gradient / (epoch * (epoch - 1))
+    variance = from_gradient[:, 0, 0] + from_noise[:, 0, 0]
+    return np.where(stable, variance, np.inf).reshape(shape)
+
+
+def euler_variance(
+    precision: np.ndarray, noise: np.ndarray, h: np.ndarray, temperature: float, epoch: float = np.inf
+) -> np.ndarray:
+    """The same for Euler's scheme of the overdamped diffusion: (T + h V/2) / (lambda (1 - h lambda/2))."""
+    stable = h * precision < 2
+    memory = np.where(stable, 1 - h * precision, 0.0)
+    if np.isfinite(epoch):
+        lags = _lag_sum(memory[..., None, None], epoch)[..., 0, 0]
+        noise = noise * (1 - 2 * lags / (epoch * (epoch - 1)))
+    return np.where(
+        stable, (temperature + h * noise / 2) / (precision * np.where(stable, 1 - h * precision / 2, 1)), np.inf
+    )
+
+
+def _lyapunov(matrix: np.ndarray, kick: np.ndarray) -> np.ndarray:
+    """S = M S M' + b b', for stacks of 2x2 matrices."""
+    product = np.einsum("nij,nkl->nikjl", matrix, matrix).reshape(-1, 4, 4)
+    source = (kick[..., :, None] * kick[..., None, :]).reshape(-1, 4, 1)
+    return np.linalg.solve(np.eye(4) - product, source).reshape(-1, 2, 2)
+
+
+def _lag_sum(matrix: np.ndarray, epoch: float) -> np.ndarray:
+    """sum_{k=1}^{m-1} (m - k) M^k, in closed form."""
+    m = max(2, round(epoch))
+    one = np.eye(matrix.shape[-1])
+    inverse = np.linalg.inv(one - matrix)
+    power = np.linalg.matrix_power(matrix, m)
+    return matrix @ ((m - 1) * one - m * matrix + power) @ inverse @ inverse

@@ -1,0 +1,48 @@
+"""Mean and variance of everything that was sampled, without storing it.
+
+Each chunk sums deviations from a reference point of its own; chunks are merged in float64 on the host (Chan, Golub and
+LeVeque 1979), so a million float32 draws lose nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+
+@dataclass
+class Moments:
+    """Streaming moments by variable and chain."""
+
+    count: int = 0
+    mean: dict[str, np.ndarray] = field(default_factory=dict)
+    square: dict[str, np.ndarray] = field(default_factory=dict)  # sums of squared deviations from the mean
+
+    def merge(
+        self, count: int, reference: dict[str, np.ndarray], first: dict[str, np.ndarray], second: dict[str, np.ndarray]
+    ) -> None:
+        """Add ``count`` draws, given the sums of their first and second powers of deviations from ``reference``."""
+        if not count:
+            return
+        total = self.count + count
+        for name, total_deviation in first.items():
+            shift = np.asarray(total_deviation, np.float64) / count
+            mean = np.asarray(reference[name], np.float64) + shift
+            square = np.asarray(second[name], np.float64) - count * shift**2
+            if self.count:
+                gap = mean - self.mean[name]
+                square = self.square[name] + square + gap**2 * self.count * count / total
+                mean = self.mean[name] + gap * count / total
+            self.mean[name], self.square[name] = mean, np.maximum(square, 0)
+        self.count = total
+
+    def variance(self) -> dict[str, np.ndarray]:
+        """The sample variance of each chain."""
+        return {name: square / max(1, self.count - 1) for name, square in self.square.items()}
+
+    def pooled(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Mean and variance over all chains together."""
+        mean = {name: m.mean(axis=0) for name, m in self.mean.items()}
+        within = {name: v.mean(axis=0) for name, v in self.variance().items()}
+        return mean, {name: within[name] + self.mean[name].var(axis=0) for name in within}

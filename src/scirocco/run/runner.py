@@ -1,0 +1,196 @@
+"""The runner repeats an engine's ``advance`` and owns everything around it.
+
+Chunking, storing draws, streaming moments, checkpoints, progress, divergence and Ctrl-C are here and nowhere else. An
+engine offers ``advance(state, until) -> Chunk``, ``probe(state)`` and ``locate(state, bad)``.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any, Protocol
+
+import numpy as np
+
+from scirocco.run import checkpoint
+from scirocco.run.moments import Moments
+from scirocco.run.progress import Progress
+from scirocco.run.store import Store
+
+CHUNK_SECONDS = 0.5
+PROBES = 8
+
+
+class RunEngine(Protocol):
+    """What the runner needs of an engine."""
+
+    def advance(self, state: Any, until: int) -> Any:
+        """Run towards step ``until``."""
+
+    def probe(self, state: Any) -> dict[str, np.ndarray]:
+        """Measurements for the bias report."""
+
+    def locate(self, state: Any, bad: int) -> tuple[Any, Any]:
+        """The last good stretch before a divergence, and the report of the step that failed."""
+
+
+@dataclass
+class Progressed:
+    """How far a run is: everything that a checkpoint must hold besides the draws."""
+
+    state: Any
+    moments: Moments = field(default_factory=Moments)
+    probed: dict[str, np.ndarray] = field(default_factory=dict)
+    probes: int = 0
+    seconds: float = 0.0
+
+    @property
+    def step(self) -> int:
+        """Steps made."""
+        return int(self.state.step)
+
+
+class Interrupt:
+    """Ctrl-C asks the run to stop at the next chunk border; a second one stops at once."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._previous: Any = None
+
+    def __enter__(self) -> Interrupt:
+        if threading.current_thread() is threading.main_thread():
+            self._previous = signal.signal(signal.SIGINT, self._handle)
+        return self
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+    def __exit__(self, *_: object) -> None:
+        if self._previous is not None:
+            signal.signal(signal.SIGINT, self._previous)
+
+
+def run(
+    engine: RunEngine,
+    store: Store,
+    progressed: Progressed,
+    *,
+    total: int,
+    folder: Path | None,
+    meta: dict[str, Any],
+    checkpoint_seconds: float,
+    show_progress: bool | None,
+) -> str | None:
+    """Advance to step ``total``. The reason why the run stopped earlier, or None."""
+    stopped: str | None = None
+    began, saved = time.perf_counter(), time.perf_counter()
+    before = progressed.seconds
+    length = 64
+    probe_at = _probe_steps(progressed.step, total)
+    with Interrupt() as interrupt, Progress(total, progressed.step, show_progress) as bar:
+        while progressed.step < total:
+            started = time.perf_counter()
+            chunk = engine.advance(progressed.state, min(probe_at[0], progressed.step + length))
+            steps = int(chunk.state.step) - progressed.step
+            if not chunk.finite:
+                chunk, info = engine.locate(progressed.state, int(chunk.state.step))
+                stopped = _explain(int(chunk.state.step), info)
+            _keep(store, progressed, chunk)
+            length = _next_length(length, steps, time.perf_counter() - started)
+            progressed.seconds = before + time.perf_counter() - began
+            bar.update(progressed.step, store.count, progressed.seconds - before)
+            if stopped is None and progressed.step == probe_at[0]:
+                probe_at = probe_at[1:]
+                _probe(engine, progressed)
+            if interrupt.asked and progressed.step < total:
+                stopped = f"interrupted at step {progressed.step:,} of {total:,}"
+            if stopped is not None:
+                break
+            if folder is not None and time.perf_counter() - saved > checkpoint_seconds:
+                save(folder, store, progressed, meta, stopped=None)
+                saved = time.perf_counter()
+    store.finish()
+    if folder is not None:
+        save(folder, store, progressed, meta, stopped=stopped)
+    return stopped
+
+
+def save(
+    folder: Path, store: Store, progressed: Progressed, meta: dict[str, Any], *, stopped: str | None, bias: Any = None
+) -> None:
+    """Write the checkpoint; with the bias report once the run is over."""
+    tail = store.tail()
+    arrays = checkpoint.state_arrays(progressed.state)
+    arrays |= {f"tail/{name}": array for name, array in tail.items()}
+    for kind, values in (
+        ("mean", progressed.moments.mean),
+        ("square", progressed.moments.square),
+        ("probe", progressed.probed),
+    ):
+        arrays |= {f"{kind}/{name}": array for name, array in values.items()}
+    if bias is not None:
+        arrays |= {f"bias/{name}": array for name, array in bias.to_arrays().items()}
+    held = next((a.shape[1] for a in tail.values()), 0)
+    facts = {
+        "step": progressed.step,
+        "draws": store.count,
+        "written": store.count - held,
+        "moment_count": progressed.moments.count,
+        "probes": progressed.probes,
+        "seconds": progressed.seconds,
+        "stopped": stopped,
+    }
+    checkpoint.write(folder, arrays, {**meta, "run": facts})
+
+
+def restore(arrays: dict[str, np.ndarray], facts: dict[str, Any], state: Any) -> Progressed:
+    """The inverse of ``save``, for everything but the draws."""
+
+    def part(kind: str) -> dict[str, np.ndarray]:
+        return {name.removeprefix(f"{kind}/"): a for name, a in arrays.items() if name.startswith(f"{kind}/")}
+
+    moments = Moments(facts["moment_count"], part("mean"), part("square"))
+    return Progressed(state, moments, part("probe"), facts["probes"], facts["seconds"])
+
+
+def _keep(store: Store, progressed: Progressed, chunk: Any) -> None:
+    progressed.state = chunk.state
+    store.append(chunk.draws)
+    progressed.moments.merge(chunk.made, chunk.reference, chunk.first, chunk.second)
+
+
+def _next_length(length: int, steps: int, seconds: float) -> int:
+    """Chunks of about half a second, found by doubling: results do not depend on it."""
+    if steps < length:
+        return length  # cut short by something else than time
+    wanted = steps * CHUNK_SECONDS / max(seconds, 1e-6)
+    return int(np.clip(wanted, max(1, length // 2), 2 * length))
+
+
+def _probe_steps(start: int, total: int) -> list[int]:
+    """The steps after which gradient noise is measured: a few, spread over the second half of the run."""
+    steps = np.unique(np.linspace(total / 2, total, PROBES).astype(int))
+    return [int(step) for step in steps if step > start]
+
+
+def _probe(engine: RunEngine, progressed: Progressed) -> None:
+    found = engine.probe(progressed.state)
+    k = progressed.probes
+    progressed.probed = {name: (progressed.probed.get(name, 0) * k + v) / (k + 1) for name, v in found.items()}
+    progressed.probes = k + 1
+
+
+def _explain(step: int, info: Any) -> str:
+    norms, sizes = np.asarray(info.gradient_norm), np.asarray(info.step_size)
+    worst = int(np.argmax(np.where(np.isfinite(norms), norms, np.inf)))
+    return (
+        f"diverged: chain {worst} is no longer finite after step {step + 1:,} (step size {np.ravel(sizes)[worst]:.3g}, "
+        f"gradient norm {np.ravel(norms)[worst]:.3g}). Try a smaller step_size, a start nearer to the mode "
+        "(estimator=ControlVariate()), or a larger batch_size"
+    )

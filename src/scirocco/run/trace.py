@@ -1,0 +1,231 @@
+"""What a run leaves: draws, streaming moments, and how far to trust them."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from scirocco.diagnostics import convergence
+from scirocco.diagnostics.bias import BiasReport
+from scirocco.run import checkpoint
+from scirocco.run.moments import Moments
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+    import xarray as xr
+
+MAX_ROWS = 200
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A table by coordinate and the bias report, printed together."""
+
+    table: pd.DataFrame
+    bias: BiasReport | None
+    note: str
+
+    def __str__(self) -> str:
+        report = str(self.bias) if self.bias else "bias report: not available for this sampler or this unfinished run"
+        import pandas as pd
+
+        with pd.option_context("display.width", 120, "display.max_rows", MAX_ROWS):
+            table = self.table.to_string(float_format=lambda x: f"{x:.4g}")
+        return "\n".join(part for part in (table, self.note, report) if part)
+
+    __repr__ = __str__
+
+
+class Trace:
+    """The result of ``sample``.
+
+    ``posterior`` is an ``xarray.Dataset`` with dimensions (chain, draw, ...); variables are named by their path in the
+    parameters. ``mean`` and ``variance`` are streaming moments of all parameters, kept even when draws are not.
+    ``stopped`` says why a run ended early, or is None.
+    """
+
+    def __init__(
+        self,
+        draws: dict[str, np.ndarray] | Path,
+        count: int,
+        moments: Moments,
+        *,
+        bias: BiasReport | None = None,
+        stopped: str | None = None,
+        seconds: float = 0.0,
+        meta: dict[str, Any] | None = None,
+    ) -> None:
+        self._draws, self.count, self.moments = draws, count, moments
+        self.bias, self.stopped, self.seconds = bias, stopped, seconds
+        self.meta = meta or {}
+        self._posterior: xr.Dataset | None = None
+
+    @property
+    def posterior(self) -> xr.Dataset:
+        """The draws; those on disk are read when used."""
+        if self._posterior is None:
+            import xarray as xr
+
+            if isinstance(self._draws, Path):
+                stored = xr.open_dataset(self._draws, engine="zarr", consolidated=False, chunks=None)
+                found = stored.isel(draw=slice(0, self.count))
+            else:
+                found = xr.Dataset(
+                    {
+                        n: (("chain", "draw", *(f"{n}_dim_{i}" for i in range(a.ndim - 2))), a)
+                        for n, a in self._draws.items()
+                    }
+                )
+            sizes = {"chain": found.sizes.get("chain", 0), "draw": self.count}
+            named = found.assign_coords({dim: np.arange(size) for dim, size in sizes.items()})
+            self._posterior = named.assign_attrs(inference_library="scirocco")
+        return self._posterior
+
+    @property
+    def mean(self) -> dict[str, np.ndarray]:
+        """The posterior mean of every parameter over all chains, from streaming moments."""
+        return self.moments.pooled()[0]
+
+    @property
+    def variance(self) -> dict[str, np.ndarray]:
+        """The posterior variance of every parameter over all chains, from streaming moments."""
+        return self.moments.pooled()[1]
+
+    def to_arviz(self) -> Any:
+        """``InferenceData`` (ArviZ 0.x) or ``xarray.DataTree`` (1.x)."""
+        return convergence.to_arviz(self.posterior)
+
+    def summary(self, var_names: Sequence[str] | None = None) -> Summary:
+        """Mean, sd, Monte Carlo error, ESS and R-hat by coordinate, and the bias report.
+
+        Of variables with very many coordinates an even selection is shown.
+        """
+        import pandas as pd
+
+        chosen = list(self.posterior.data_vars) if var_names is None else list(var_names)
+        unknown = [name for name in chosen if name not in self.posterior]
+        if unknown:
+            raise ValueError(f"var_names {unknown} are not in the trace; it has {list(self.posterior.data_vars)}")
+        if not chosen:
+            return Summary(self._moment_table(), self.bias, "no draws were stored: moments only")
+        if self.count < 4:
+            return Summary(self._moment_table(), self.bias, f"{self.count} draws are too few for ESS and R-hat")
+        selected, note = _thinned(self.posterior[chosen], MAX_ROWS)
+        bulk, tail, r_hat = convergence.ess(selected), convergence.ess(selected, "tail"), convergence.rhat(selected)
+        average = convergence.ess(selected, "mean")
+        rows: dict[str, dict[str, float]] = {}
+        for name in map(str, chosen):
+            values = selected[name].values
+            for index in np.ndindex(values.shape[2:]):
+                here = values[(slice(None), slice(None), *index)]
+                sd = float(np.std(here, ddof=1, dtype=np.float64))
+                rows[_label(selected, name, index)] = {
+                    "mean": float(np.mean(here, dtype=np.float64)),
+                    "sd": sd,
+                    "mcse": sd / float(np.sqrt(average[name].values[index])),
+                    "ess_bulk": float(bulk[name].values[index]),
+                    "ess_tail": float(tail[name].values[index]),
+                    "r_hat": float(r_hat[name].values[index]),
+                }
+        return Summary(pd.DataFrame.from_dict(rows, orient="index"), self.bias, note)
+
+    def _moment_table(self) -> pd.DataFrame:
+        import pandas as pd
+
+        mean, variance = self.moments.pooled()
+        rows = {}
+        for name, values in mean.items():
+            step = -(-values.size // MAX_ROWS) or 1
+            for k in range(0, values.size, step):
+                index = np.unravel_index(k, values.shape)
+                label = f"{name}[{', '.join(map(str, index))}]" if values.shape else name
+                rows[label] = {"mean": values[index], "sd": np.sqrt(variance[name][index])}
+        return pd.DataFrame.from_dict(rows, orient="index")
+
+    def save(self, path: str | Path) -> None:
+        """Write the trace to a folder, as arrays and JSON. An existing trace there is replaced."""
+        folder = Path(path)
+        if folder.exists() and any(folder.iterdir()) and not (folder / checkpoint.NAME).is_file():
+            raise FileExistsError(f"{folder} exists and is not a scirocco trace; it is left alone")
+        folder.mkdir(parents=True, exist_ok=True)
+        if list(self.posterior.data_vars):
+            fresh = folder / "draws.zarr.new"
+            shutil.rmtree(fresh, ignore_errors=True)
+            self.posterior.load().to_zarr(fresh, mode="w", consolidated=False)
+            shutil.rmtree(folder / "draws.zarr", ignore_errors=True)
+            fresh.rename(folder / "draws.zarr")
+        arrays = {f"mean/{name}": a for name, a in self.moments.mean.items()}
+        arrays |= {f"square/{name}": a for name, a in self.moments.square.items()}
+        if self.bias is not None:
+            arrays |= {f"bias/{name}": a for name, a in self.bias.to_arrays().items()}
+        facts = {
+            "draws": self.count, "written": self.count, "moment_count": self.moments.count, "seconds": self.seconds,
+            "stopped": self.stopped, "finished": True,
+        }  # fmt: skip
+        checkpoint.write(folder, arrays, {**self.meta, "run": facts})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Trace:
+        """A trace saved by ``save``, or what a run with ``path=`` has made so far, even if it was killed."""
+        import xarray as xr
+
+        folder = Path(path)
+        arrays, meta = checkpoint.read(folder)
+        facts = meta["run"]
+
+        def part(kind: str) -> dict[str, np.ndarray]:
+            return {n.removeprefix(f"{kind}/"): a for n, a in arrays.items() if n.startswith(f"{kind}/")}
+
+        moments = Moments(facts["moment_count"], part("mean"), part("square"))
+        bias = BiasReport.from_arrays(part("bias")) if part("bias") else None
+        stored = folder / "draws.zarr"
+        draws: dict[str, np.ndarray] | Path = stored
+        if not stored.is_dir():
+            draws = part("tail")
+        elif not facts.get("finished"):
+            whole = xr.open_dataset(stored, engine="zarr", consolidated=False, chunks=None)
+            tail = part("tail")
+            draws = {
+                str(name): np.concatenate([whole[name].values[:, : facts["written"]], tail[str(name)]], axis=1)
+                for name in whole.data_vars
+            }
+        return cls(
+            draws, facts["draws"], moments, bias=bias, stopped=facts["stopped"], seconds=facts["seconds"],
+            meta={k: v for k, v in meta.items() if k not in ("run", "format")},
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{n}{list(v.shape[2:])}" for n, v in self.posterior.data_vars.items()) or "no variables"
+        chains = self.posterior.sizes.get("chain", 0)
+        end = f", {self.stopped}" if self.stopped else ""
+        return f"<Trace: {chains} chains, {self.count:,} draws of {shapes}{end}>"
+
+
+def _thinned(posterior: xr.Dataset, limit: int) -> tuple[xr.Dataset, str]:
+    """An even selection of coordinates, so that no table has more than about ``limit`` rows."""
+    import xarray as xr
+
+    sizes = {n: int(np.prod(v.shape[2:])) for n, v in posterior.data_vars.items()}
+    if sum(sizes.values()) <= limit:
+        return posterior, ""
+    share = max(1, limit // len(sizes))
+    chosen = {}
+    for name, variable in posterior.data_vars.items():
+        picks = np.unique(np.linspace(0, max(0, sizes[name] - 1), min(sizes[name], share)).astype(int))
+        values = variable.values.reshape(*variable.shape[:2], -1)[:, :, picks]
+        labels = [", ".join(map(str, np.unravel_index(k, variable.shape[2:]))) for k in picks]
+        chosen[name] = xr.DataArray(values, dims=("chain", "draw", f"{name}_at"), coords={f"{name}_at": labels})
+    total, shown = sum(sizes.values()), sum(c.shape[2] for c in chosen.values())
+    return xr.Dataset(chosen), f"({shown:,} of {total:,} coordinates shown, evenly spread)"
+
+
+def _label(posterior: xr.Dataset, name: str, index: tuple[int, ...]) -> str:
+    if f"{name}_at" in posterior.coords:
+        return f"{name}[{posterior.coords[f'{name}_at'].values[index[0]]}]"
+    return f"{name}[{', '.join(map(str, index))}]" if index else name

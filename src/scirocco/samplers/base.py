@@ -1,0 +1,135 @@
+"""What every gradient sampler shares: the words of its signature and how its settings are read.
+
+A sampler is a frozen dataclass with ``init(key, position)`` and ``step(key, state, gradient)``. Its state is a named
+tuple with at least ``position`` and ``step``. ``gradient(position)`` returns an unbiased estimate of grad U with the
+structure of the position; all calls within one step see the same minibatch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scirocco.types import Array, Gradient, Key, Params, Setting
+
+
+class Info(NamedTuple):
+    """What one step says of itself."""
+
+    step_size: Array
+    gradient_norm: Array
+
+
+class SamplerState(Protocol):
+    """A named tuple; samplers add what they need (momentum, thermostat, preconditioner)."""
+
+    @property
+    def position(self) -> Params:
+        """The parameters."""
+
+    @property
+    def step(self) -> Array:
+        """How many steps were made."""
+
+
+class Sampler(Protocol):
+    """The grammar of a gradient sampler."""
+
+    @property
+    def step_size(self) -> Any:
+        """The time step h: a number, a schedule, or a pytree like the parameters."""
+
+    @property
+    def temperature(self) -> Any:
+        """The temperature T: a number or a schedule."""
+
+    def init(self, key: Key, position: Params) -> Any:
+        """The state at the start."""
+
+    def step(self, key: Key, state: Any, gradient: Gradient) -> tuple[Any, Info]:
+        """One step of the dynamics."""
+
+    def stationary_variance(self, state: Any, precision: Params, noise: Params, epoch: float = np.inf) -> Params:
+        """The law of the method on a Gaussian target, coordinate by coordinate.
+
+        ``precision`` is the curvature of U, ``noise`` the variance of the gradient estimate, ``epoch`` the number of
+        minibatches in an epoch without replacement (infinite for independent draws). The answer is the stationary
+        variance of the position with this step size, discretisation and minibatch noise included.
+        """
+
+    def injected_noise(self, state: Any, like: Params) -> Params:
+        """The injected noise, as the variance of a gradient noise that would do the same."""
+
+
+def inner_steps(sampler: Sampler) -> int:
+    """Gradient steps, each on a fresh minibatch, that make one step of the chain."""
+    return int(getattr(sampler, "inner_steps", 1))
+
+
+def at(setting: Setting, step: Array | int) -> Any:
+    """A setting at a step: schedules are called, everything else is constant."""
+    return setting(step) if callable(setting) else setting
+
+
+def spread(setting: Setting, step: Array | int, like: Params) -> Params:
+    """A setting at a step, as a tree like ``like``: one number serves every leaf."""
+    value = at(setting, step)
+    shape: Any = jax.tree.structure(value)
+    if shape == jax.tree.structure(like):
+        return value
+    if jax.tree_util.treedef_is_leaf(shape) and jnp.ndim(value) == 0:
+        return jax.tree.map(lambda _: value, like)
+    raise ValueError(
+        f"a setting given as a pytree must have the structure of the sampled parameters, {jax.tree.structure(like)}; "
+        f"got {shape}"
+    )
+
+
+def norm(tree: Params) -> Array:
+    """The Euclidean norm of all leaves together."""
+    return jnp.sqrt(sum((jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(tree)), start=jnp.zeros(())))
+
+
+def size(tree: Params) -> int:
+    """The number of coordinates."""
+    return sum(leaf.size for leaf in jax.tree.leaves(tree))
+
+
+def info(step_size: Params, gradient: Params) -> Info:
+    """The report of a step; costs nothing when nobody reads it, because XLA drops unused results."""
+    leaves = jax.tree.leaves(step_size)
+    mean = sum((jnp.mean(jnp.asarray(h)) for h in leaves), start=jnp.zeros(())) / len(leaves)
+    return Info(mean, norm(gradient))
+
+
+def require_positive(name: str, setting: Setting, *, allow_zero: bool = False) -> None:
+    """Reject numbers that are not positive and finite; schedules are looked at over their first steps."""
+    samples = [setting(t) for t in (0, 1, 1000)] if callable(setting) else [setting]
+    for sample in samples:
+        for leaf in jax.tree.leaves(sample):
+            try:
+                value = np.asarray(leaf, dtype=float)
+            except (TypeError, ValueError):
+                raise TypeError(f"{name} must be a number, a schedule or a pytree of numbers; got {leaf!r}") from None
+            good = np.isfinite(value) & ((value >= 0) if allow_zero else (value > 0))
+            if not np.all(good):
+                least = "zero or positive" if allow_zero else "positive"
+                raise ValueError(f"{name} must be {least} and finite; got {leaf!r}")
+    if not jax.tree.leaves(samples):
+        raise TypeError(f"{name} must be a number, a schedule or a pytree of numbers; got {setting!r}")
+
+
+def require_count(name: str, value: object) -> None:
+    """Reject what is not a whole number of at least one."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}")
+
+
+def require_choice(name: str, value: object, allowed: Collection[str]) -> None:
+    """Reject a name that is not on the list."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")

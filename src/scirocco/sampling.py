@@ -1,0 +1,283 @@
+"""``sample``, ``resume`` and ``kernel``: the ways to run a chain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scirocco.batches import Batching
+from scirocco.blocks import Block
+from scirocco.chain import Kernel
+from scirocco.diagnostics.bias import BiasReport, bias_report
+from scirocco.engine import Engine
+from scirocco.estimators import Estimator
+from scirocco.run import checkpoint, runner
+from scirocco.run.describe import describe, is_opaque, outline, rebuild
+from scirocco.run.recording import Recording
+from scirocco.run.runner import Progressed
+from scirocco.run.store import MemoryStore, Store, ZarrStore
+from scirocco.run.trace import Trace
+from scirocco.samplers.base import Sampler, require_count
+from scirocco.target import Target
+from scirocco.types import Key, Params
+
+
+class DivergenceError(FloatingPointError):
+    """A chain is no longer finite. ``trace`` holds everything sampled before."""
+
+    def __init__(self, reason: str, trace: Trace) -> None:
+        super().__init__(f"{reason}. {trace.count:,} draws made before are in the error's .trace")
+        self.trace = trace
+
+
+def kernel(
+    target: Target,
+    sampler: Sampler,
+    *,
+    batch_size: float | None = None,
+    estimator: Estimator | None = None,
+    batching: Batching | None = None,
+    blocks: Sequence[Block] = (),
+    seed: int = 0,
+) -> Kernel:
+    """One chain step by step, for loops of your own and chains too big to keep.
+
+    >>> import jax, jax.numpy as jnp, scirocco as sc
+    >>> target = sc.Target(lambda m: -m**2 / 2, lambda m, x: -(x - m)**2 / 2, jnp.arange(10.0))
+    >>> kernel = sc.kernel(target, sc.SGLD(step_size=0.01), batch_size=5)
+    >>> state = kernel.init(jax.random.key(0), jnp.array(0.0))
+    >>> state, info = kernel.step(jax.random.key(1), state)
+    >>> state.position.shape, int(state.step)
+    ((), 1)
+    """
+    return Kernel(
+        target, sampler, batch_size=_batch_size(target, batch_size), estimator=estimator, batching=batching,
+        blocks=blocks, seed=_seed(seed),
+    )  # fmt: skip
+
+
+def sample(
+    target: Target,
+    sampler: Sampler,
+    initial: Params | Callable[[Key], Params],
+    *,
+    num_samples: int = 1000,
+    burn_in: int = 1000,
+    thin: int = 1,
+    batch_size: float | None = None,
+    estimator: Estimator | None = None,
+    batching: Batching | None = None,
+    blocks: Sequence[Block] = (),
+    chains: int = 4,
+    seed: int = 0,
+    collect: Callable[[Params], Any] | bool | None = None,
+    path: str | Path | None = None,
+    checkpoint_seconds: float = 30.0,
+    progress: bool | None = None,
+) -> Trace:
+    """Sample a posterior from minibatches.
+
+    Args:
+        target: the posterior.
+        sampler: the dynamics, such as ``SGLD(step_size=1e-5)``.
+        initial: where the chains start, any pytree; or a function of a random key, for dispersed starts.
+        num_samples: draws to keep from each chain.
+        burn_in: steps before the first of them.
+        thin: steps from draw to draw.
+        batch_size: rows of a minibatch, a count or a fraction of N. By default 1 % of N, but 100 to 1,000 rows.
+        estimator: ``Plain()`` by default, ``ControlVariate()``, ``SAGA()`` or ``SVRG()``.
+        batching: how rows are drawn: ``batches.Shuffled()`` by default, ``WithReplacement()`` or ``Weighted(p)``.
+        blocks: the user's own updates for some of the parameters.
+        chains: independent chains, run side by side.
+        seed: the only source of randomness: the same seed gives the same draws, bit for bit.
+        collect: what to store of each draw: a function of the parameters, None for all of them, False for nothing (the
+            streaming moments are kept in any case).
+        path: a folder for draws and checkpoints; draws stay in memory without it.
+        checkpoint_seconds: time between checkpoints.
+        progress: show a progress bar; by default on a terminal or in a notebook.
+
+    >>> import jax.numpy as jnp, scirocco as sc
+    >>> target = sc.Target(lambda m: -m**2 / 2, lambda m, x: -(x - m)**2 / 2, jnp.arange(10.0))
+    >>> trace = sc.sample(target, sc.SGLD(step_size=0.01), jnp.array(4.0), num_samples=500, batch_size=5, chains=2)
+    >>> dict(trace.posterior.sizes)
+    {'chain': 2, 'draw': 500}
+    """
+    for name, value in (("num_samples", num_samples), ("thin", thin), ("chains", chains)):
+        require_count(name, value)
+    if isinstance(burn_in, bool) or not isinstance(burn_in, int | np.integer) or burn_in < 0:
+        raise ValueError(f"burn_in must be a whole number of at least 0; got {burn_in!r}")
+    if not checkpoint_seconds >= 0:
+        raise ValueError(f"checkpoint_seconds must not be negative; got {checkpoint_seconds!r}")
+    folder = None if path is None else Path(path)
+    if folder is not None and folder.exists() and any(folder.iterdir()):
+        raise FileExistsError(f"{folder} is not empty: use scirocco.resume to go on with a run there, or another path")
+    bound = kernel(
+        target, sampler, batch_size=batch_size, estimator=estimator, batching=batching, blocks=blocks, seed=seed
+    )
+    try:
+        recording = Recording.of(burn_in, thin, sampler)
+        engine = Engine(bound, initial, chains=chains, recording=recording, collect=collect)
+        progressed = Progressed(engine.init())
+        meta = {
+            "settings": {
+                "num_samples": int(num_samples), "burn_in": int(burn_in), "thin": int(thin), "chains": int(chains),
+                "batch_size": bound.batch_size, "seed": bound.seed,
+            },
+            "parts": {
+                "sampler": describe(sampler), "estimator": describe(estimator), "batching": describe(batching),
+                "collect": "function" if callable(collect) else collect,
+                "blocks": [list(block.names) for block in blocks],
+                "parameters": outline(engine._initials()[0]),
+            },
+            "data": target.source.fingerprint() if folder is not None else None,
+        }  # fmt: skip
+        store: Store = MemoryStore(engine.variables, chains)
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            store = ZarrStore(folder, engine.variables, chains, num_samples)
+            runner.save(folder, store, progressed, meta, stopped=None)
+        return _finish(engine, store, progressed, meta, folder, checkpoint_seconds, progress)
+    finally:
+        bound.close()
+
+
+def resume(
+    path: str | Path,
+    target: Target,
+    *,
+    num_samples: int | None = None,
+    sampler: Sampler | None = None,
+    estimator: Estimator | None = None,
+    batching: Batching | None = None,
+    blocks: Sequence[Block] = (),
+    collect: Callable[[Params], Any] | bool | None = None,
+    initial: Params = None,
+    checkpoint_seconds: float = 30.0,
+    progress: bool | None = None,
+) -> Trace:
+    """Go on with a run from its last checkpoint, bit for bit as if it had never stopped.
+
+    ``target`` is given again because functions are not stored. So is any part that JSON cannot hold (a schedule of
+    optax, a block, a ``collect`` function); the error says which. ``num_samples`` extends the run.
+    """
+    folder = Path(path)
+    arrays, meta = checkpoint.read(folder)
+    if "settings" not in meta or "state/0" not in arrays:
+        raise ValueError(f"{folder} holds a saved trace, not a run that can go on: start it with sample(..., path=...)")
+    settings, parts = meta["settings"], meta["parts"]
+    if meta["data"] != target.source.fingerprint():
+        raise ValueError(f"the data differs from that of the run in {folder}: {_difference(meta['data'], target)}")
+    if parts["collect"] == "function" and not callable(collect):
+        raise ValueError("the run stored what a collect function returned: give the same function as collect=")
+    if parts["blocks"] != [list(block.names) for block in blocks]:
+        raise ValueError(f"the run had blocks for {parts['blocks']}: give the same blocks")
+    if num_samples is not None:
+        require_count("num_samples", num_samples)
+        settings["num_samples"] = max(settings["num_samples"], num_samples)
+    bound = kernel(
+        target,
+        _part("sampler", parts, sampler),
+        batch_size=settings["batch_size"],
+        estimator=_part("estimator", parts, estimator),
+        batching=_part("batching", parts, batching),
+        blocks=blocks,
+        seed=settings["seed"],
+    )
+    try:
+        if initial is None:
+            initial = _part("parameters", {"parameters": parts["parameters"]}, None, argument="initial")
+        recording = Recording.of(settings["burn_in"], settings["thin"], bound.sampler)
+        stored = collect if callable(collect) else parts["collect"]
+        engine = Engine(bound, initial, chains=settings["chains"], recording=recording, collect=stored)
+        progressed = runner.restore(arrays, meta["run"], checkpoint.restore_state(engine.blank(), arrays))
+        store = ZarrStore(folder, engine.variables, settings["chains"], settings["num_samples"])
+        tail = {name.removeprefix("tail/"): a for name, a in arrays.items() if name.startswith("tail/")}
+        store.restore(meta["run"]["written"], tail)
+        meta = {key: meta[key] for key in ("settings", "parts", "data")}
+        return _finish(engine, store, progressed, meta, folder, checkpoint_seconds, progress)
+    finally:
+        bound.close()
+
+
+def _finish(
+    engine: Engine, store: Store, progressed: Progressed, meta: dict[str, Any], folder: Path | None,
+    checkpoint_seconds: float, progress: bool | None,
+) -> Trace:  # fmt: skip
+    """Run to the end; the trace, or the error that carries it."""
+    total = engine.recording.steps_for(meta["settings"]["num_samples"])
+    stopped = runner.run(
+        engine, store, progressed, total=total, folder=folder, meta=meta, checkpoint_seconds=checkpoint_seconds,
+        show_progress=progress,
+    )  # fmt: skip
+    bias = _bias(engine, progressed)
+    if folder is not None:
+        runner.save(folder, store, progressed, meta, stopped=stopped, bias=bias)
+        trace = Trace.load(folder)
+    else:
+        trace = Trace(
+            store.arrays(),
+            store.count,
+            progressed.moments,
+            bias=bias,
+            stopped=stopped,
+            seconds=progressed.seconds,
+            meta=meta,
+        )
+    if stopped is not None and stopped.startswith("diverged"):
+        raise DivergenceError(stopped, trace)
+    return trace
+
+
+def _bias(engine: Engine, progressed: Progressed) -> BiasReport | None:
+    if not progressed.probes or progressed.moments.count < 2:
+        return None
+
+    def part(kind: str) -> dict[str, np.ndarray]:
+        return {n.removeprefix(f"{kind}/"): a for n, a in progressed.probed.items() if n.startswith(f"{kind}/")}
+
+    state = engine.sampler_state(progressed.probed, progressed.state)
+    return bias_report(
+        engine.kernel.sampler,
+        state,
+        progressed.moments.pooled()[1],
+        part("noise"),
+        part("curvature"),
+        engine.kernel.epoch,
+    )
+
+
+def _part(name: str, parts: dict[str, Any], given: Any, argument: str | None = None) -> Any:
+    """A part of the run from its description, or the one given, if it is the same."""
+    recorded = parts[name]
+    if given is None:
+        if is_opaque(recorded):
+            raise ValueError(
+                f"the run's {name} cannot be rebuilt from its checkpoint: give it again as {argument or name}="
+            )
+        return rebuild(recorded)
+    if describe(given) != recorded:
+        raise ValueError(f"the run had {name} {recorded}; got {describe(given)}")
+    return given
+
+
+def _difference(recorded: dict[str, Any], target: Target) -> str:
+    present = target.source.fingerprint()
+    names = [n for n in {*recorded, *present} if recorded.get(n) != present.get(n)]
+    return "; ".join(f"{n} was {recorded.get(n)}, is {present.get(n)}" for n in sorted(names))
+
+
+def _batch_size(target: Target, batch_size: float | None) -> float:
+    if batch_size is not None:
+        return batch_size
+    if not isinstance(target, Target):
+        raise TypeError(f"target must be a scirocco.Target; got {type(target).__name__}")
+    return min(target.size, int(np.clip(target.size // 100, 100, 1000)))
+
+
+def _seed(seed: object) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**31:
+        raise ValueError(f"seed must be a whole number from 0 to 2^31 - 1; got {seed!r}")
+    return int(seed)

@@ -1,0 +1,218 @@
+"""The posterior to sample: a log prior and a sum of log likelihoods over data of known size.
+
+    U(theta) = - log p(theta) - sum_i log p(x_i | theta)
+
+is the potential, on the scale of the full data. The library owns the factor N/n of a minibatch; users never multiply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scirocco.batches import Batch, Source, as_source
+from scirocco.batches.base import row_bytes
+from scirocco.trees import all_finite, named_leaves
+from scirocco.types import Array, Data, Params
+
+PASS_BYTES = 4 * 2**20  # rows of a pass over all data are taken in pieces of this size: they stay in the cache
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """A posterior ``exp(-U)`` known through its prior, its likelihood and its data.
+
+    ``log_prior(params)`` and ``log_likelihood(params, example)`` return scalars; ``params`` is any pytree of floating
+    arrays, ``example`` one row of the data. With ``batched=True`` the likelihood takes a batch of rows and returns one
+    value per row instead. ``data`` is a pytree of arrays with a common leading axis, ``numpy.memmap`` arrays, or a
+    source from ``scirocco.batches``.
+
+    >>> import jax.numpy as jnp
+    >>> target = Target(lambda m: -m**2 / 2, lambda m, x: -(x - m)**2 / 2, jnp.arange(4.0))
+    >>> target.size, round(target.log_posterior(jnp.array(1.0)), 3)
+    (4, -3.5)
+    """
+
+    log_prior: Callable[[Params], Any]
+    log_likelihood: Callable[[Params, Data], Any]
+    data: Any
+    batched: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("log_prior", "log_likelihood"):
+            if not callable(getattr(self, name)):
+                raise TypeError(f"{name} must be a function; got {type(getattr(self, name)).__name__}")
+        _ = self.source  # look at the data now, not at the first step
+
+    @cached_property
+    def source(self) -> Source:
+        """Where the data lives."""
+        return as_source(self.data)
+
+    @property
+    def size(self) -> int:
+        """The number of examples N."""
+        return self.source.size
+
+    # What estimators are made of: pure functions for jitted code. `held` are parameters that blocks of the user's own
+    # update; the gradient is with respect to `position` alone.
+
+    def log_likelihoods(self, params: Params, data: Data) -> Array:
+        """The log likelihood of each row of a batch."""
+        if self.batched:
+            return jnp.asarray(self.log_likelihood(params, data))
+        return jax.vmap(self.log_likelihood, in_axes=(None, 0))(params, data)
+
+    def log_density(self, params: Params, batch: Batch) -> Array:
+        """An unbiased estimate of -U from a minibatch."""
+        return self.log_prior(params) + jnp.sum(self.log_likelihoods(params, batch.data) * batch.weights)
+
+    def potential_gradient(self, position: Params, held: Params, batch: Batch) -> Params:
+        """The plain estimate of grad U."""
+        return jax.grad(lambda p: -self.log_density(merge(p, held), batch))(position)
+
+    def prior_gradient(self, position: Params, held: Params) -> Params:
+        """The gradient of - log prior."""
+        return jax.grad(lambda p: -self.log_prior(merge(p, held)))(position)
+
+    def likelihood_gradient(self, position: Params, held: Params, batch: Batch) -> Params:
+        """The weighted sum over a batch of the gradients of - log likelihood."""
+
+        def potential(p: Params) -> Array:
+            return -jnp.sum(self.log_likelihoods(merge(p, held), batch.data) * batch.weights)
+
+        return jax.grad(potential)(position)
+
+    def example_gradients(self, position: Params, held: Params, data: Data) -> Params:
+        """The gradient of - log likelihood of each row, stacked along a leading axis."""
+
+        def potential(p: Params, row: Data) -> Array:
+            return -self.log_likelihoods(merge(p, held), jax.tree.map(lambda a: a[None], row))[0]
+
+        return jax.vmap(jax.grad(potential), in_axes=(None, 0))(position, data)
+
+    # Sums over the whole data set, accumulated in float64 on the host: at N = 10^6 float32 loses the differences that
+    # control variates live on.
+
+    def passes(self) -> Iterator[Batch]:
+        """All rows once, in batches of equal shape; the padding of the last one has weight 0."""
+        rows = max(1, min(self.size, PASS_BYTES // row_bytes(self.source.example)))
+        for piece in self.source.in_order(rows):
+            missing = rows - jax.tree.leaves(piece)[0].shape[0]
+            weights = (np.arange(rows) < rows - missing).astype(np.float32)
+            padded = jax.tree.map(lambda a, k=missing: np.concatenate([a, np.repeat(a[:1], k, 0)]) if k else a, piece)
+            yield Batch(padded, jnp.asarray(weights), jnp.arange(rows, dtype=jnp.int32))
+
+    def full_likelihood_gradient(self, position: Params, held: Params = None) -> Params:
+        """The gradient of - sum_i log likelihood_i over all data, in float64."""
+        total = jax.tree.map(lambda leaf: np.zeros(leaf.shape), position)
+        for batch in self.passes():
+            part = self._likelihood_gradient(position, held, batch)
+            total = jax.tree.map(lambda a, b: a + np.asarray(b, dtype=np.float64), total, part)
+        return total
+
+    def full_gradient(self, position: Params, held: Params = None) -> Params:
+        """Grad U over all data, in float64."""
+        prior = self._prior_gradient(position, held)
+        return jax.tree.map(
+            lambda a, b: a + np.asarray(b, dtype=np.float64), self.full_likelihood_gradient(position, held), prior
+        )
+
+    def log_posterior(self, params: Params) -> float:
+        """-U over all data, accumulated in float64."""
+        likelihood = sum(float(self._likelihood_sum(params, batch)) for batch in self.passes())
+        return float(self.log_prior(params)) + likelihood
+
+    @cached_property
+    def _likelihood_gradient(self) -> Callable[..., Params]:
+        return jax.jit(self.likelihood_gradient)
+
+    @cached_property
+    def _prior_gradient(self) -> Callable[..., Params]:
+        return jax.jit(self.prior_gradient)
+
+    @cached_property
+    def _likelihood_sum(self) -> Callable[..., Array]:
+        return jax.jit(lambda p, batch: jnp.sum(self.log_likelihoods(p, batch.data) * batch.weights))
+
+    def check(self, position: Params, held: Params = None) -> None:
+        """Evaluate once at ``position`` and say in words what is wrong, if anything is."""
+        params = merge(position, held)
+        for name, leaf in named_leaves(position).items():
+            if not jnp.issubdtype(jnp.asarray(leaf).dtype, jnp.floating):
+                raise TypeError(
+                    f"initial: {name} has dtype {jnp.asarray(leaf).dtype}; sampled parameters must be floating"
+                )
+        if not all_finite(params):
+            bad = [name for name, leaf in named_leaves(params).items() if not all_finite(leaf)]
+            raise ValueError(f"initial has NaN or infinite values in {', '.join(bad)}")
+        trial = jax.tree.map(jnp.asarray, self.source.first(min(self.size, 8)))
+        rows = jax.tree.leaves(trial)[0].shape[0]
+        prior = _shape("log_prior", self.log_prior, params)
+        if prior.shape != ():
+            raise ValueError(f"log_prior must return a scalar; it returned shape {prior.shape}: sum over its axes")
+        if self.batched:
+            values = _shape("log_likelihood", self.log_likelihood, params, trial)
+            if values.shape != (rows,):
+                raise ValueError(
+                    f"log_likelihood with batched=True must return one value per row, shape ({rows},) for {rows} rows; "
+                    f"it returned shape {values.shape}"
+                )
+        else:
+            row = jax.tree.map(lambda a: a[0], trial)
+            values = _shape("log_likelihood", self.log_likelihood, params, row)
+            if values.shape != ():
+                raise ValueError(
+                    f"log_likelihood must return a scalar for one example; it returned shape {values.shape}: "
+                    "sum over its axes, or pass batched=True if it takes a batch of rows"
+                )
+        for name, value in (("log_prior", prior), ("log_likelihood", values)):
+            if not jnp.issubdtype(value.dtype, jnp.floating):
+                raise TypeError(f"{name} must return floating values; it returned {value.dtype}")
+        self._check_values(position, held, trial)
+
+    def _check_values(self, position: Params, held: Params, trial: Data) -> None:
+        rows = jnp.arange(jax.tree.leaves(trial)[0].shape[0], dtype=jnp.int32)
+
+        @jax.jit
+        def evaluate(position: Params, trial: Data) -> tuple[Array, Array, Params]:
+            params = merge(position, held)
+            gradient = self.potential_gradient(position, held, Batch(trial, jnp.float32(1), rows))
+            return jnp.asarray(self.log_prior(params)), self.log_likelihoods(params, trial), gradient
+
+        prior, values, gradient = jax.tree.map(np.asarray, evaluate(position, trial))
+        if not np.isfinite(prior):
+            raise ValueError(f"log_prior is {prior} at the initial position: start inside the support")
+        if not np.all(np.isfinite(values)):
+            worst = int(np.argmin(np.isfinite(values)))
+            raise ValueError(
+                f"log_likelihood is {values[worst]} at the initial position for example {worst} of the data"
+            )
+        for name, leaf in named_leaves(gradient).items():
+            if not all_finite(leaf):
+                raise ValueError(
+                    f"the gradient with respect to {name} is not finite at the initial position, though the log "
+                    "density is: look for sqrt, log or a norm at zero"
+                )
+
+
+def merge(position: Params, held: Params) -> Params:
+    """All parameters: those the sampler moves and those that blocks update."""
+    return {**position, **held} if held else position
+
+
+def _shape(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        value = jax.eval_shape(function, *arguments)
+    except Exception as error:
+        error.add_note(f"scirocco: this happened when {name} was first evaluated")
+        raise
+    if not hasattr(value, "shape"):
+        raise TypeError(f"{name} must return one array; it returned {type(value).__name__}")
+    return value

@@ -1,0 +1,44 @@
+"""Small helpers for pytrees of arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scirocco.types import Key, Params
+
+
+def normal_like(key: Key, tree: Params) -> Params:
+    """Independent standard normal noise with the structure, shapes and dtypes of ``tree``."""
+    leaves, structure = jax.tree.flatten(tree)
+    keys = [key] if len(leaves) == 1 else list(jax.random.split(key, len(leaves)))
+    noise = [jax.random.normal(k, leaf.shape, leaf.dtype) for k, leaf in zip(keys, leaves, strict=True)]
+    return jax.tree.unflatten(structure, noise)
+
+
+def signs_like(key: Key, tree: Params) -> Params:
+    """Independent random signs with the structure of ``tree``."""
+    return jax.tree.map(lambda z: jnp.where(z < 0, -1, 1).astype(z.dtype), normal_like(key, tree))
+
+
+def zeros_like(tree: Params) -> Params:
+    """Zeros with the structure of ``tree``."""
+    return jax.tree.map(jnp.zeros_like, tree)
+
+
+def named_leaves(tree: Any, bare: str = "theta") -> dict[str, Any]:
+    """The leaves by their path in the tree: ``{"w": {"a": x}}`` gives ``"w.a"``; a bare array is ``theta``."""
+    paths = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return {jax.tree_util.keystr(path, simple=True, separator=".") or bare: leaf for path, leaf in paths}
+
+
+def all_finite(tree: Any) -> bool:
+    """Whether no floating leaf has a NaN or an infinity (on the host)."""
+    return all(
+        bool(np.all(np.isfinite(leaf)))
+        for leaf in map(np.asarray, jax.tree.leaves(tree))
+        if np.issubdtype(leaf.dtype, np.floating)
+    )
