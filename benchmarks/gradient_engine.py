@@ -259,7 +259,9 @@ def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("problem", nargs="?", choices=["logistic", "network", "all"], default="all")
-    parser.add_argument("--peers", action="store_true", help="BlackJAX and posteriors too (pip install 'scirocco[bench]')")
+    parser.add_argument(
+        "--peers", action="store_true", help="BlackJAX and posteriors too (pip install 'scirocco[bench]')"
+    )
     arguments = parser.parse_args()
     for name, problem in {"logistic": Logistic, "network": Network}.items():
         if arguments.problem in (name, "all"):

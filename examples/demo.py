@@ -20,7 +20,7 @@ from sklearn.datasets import load_breast_cancer
 import scirocco as sc
 
 mpl.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402
+import matplotlib.pyplot as plt
 
 OUTPUT = Path("results") / "demo"
 

@@ -47,7 +47,7 @@ class Kernel:
         target: Target,
         sampler: Sampler,
         *,
-        batch_size: float,
+        batch_size: int | float,
         estimator: Estimator | None = None,
         batching: Batching | None = None,
         blocks: Sequence[Block] = (),
@@ -61,7 +61,8 @@ class Kernel:
         self.inner = inner_steps(sampler)
         self.batch_size = batch_rows(batch_size, target.size)
         batching = _batching(sampler, self.estimator, batching)
-        self.epoch = target.size / self.batch_size if type(batching) is Shuffled else np.inf
+        without = type(batching) is Shuffled and self.batch_size < target.size
+        self.epoch = target.size / self.batch_size if without else np.inf
         source = target.source
         if isinstance(source, Arrays):
             shuffle = isinstance(batching, Shuffled) and self.batch_size < target.size

@@ -37,7 +37,7 @@ def kernel(
     target: Target,
     sampler: Sampler,
     *,
-    batch_size: float | None = None,
+    batch_size: int | float | None = None,
     estimator: Estimator | None = None,
     batching: Batching | None = None,
     blocks: Sequence[Block] = (),
@@ -67,7 +67,7 @@ def sample(
     num_samples: int = 1000,
     burn_in: int = 1000,
     thin: int = 1,
-    batch_size: float | None = None,
+    batch_size: int | float | None = None,
     estimator: Estimator | None = None,
     batching: Batching | None = None,
     blocks: Sequence[Block] = (),
@@ -269,7 +269,7 @@ def _difference(recorded: dict[str, Any], target: Target) -> str:
     return "; ".join(f"{n} was {recorded.get(n)}, is {present.get(n)}" for n in sorted(names))
 
 
-def _batch_size(target: Target, batch_size: float | None) -> float:
+def _batch_size(target: Target, batch_size: int | float | None) -> int | float:
     if batch_size is not None:
         return batch_size
     if not isinstance(target, Target):

@@ -6,10 +6,14 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import jax
+import numpy as np
 
 Array: TypeAlias = jax.Array
 Key: TypeAlias = jax.Array
 """A typed JAX random key."""
+
+Number: TypeAlias = jax.Array | np.ndarray | float | int
+"""A number, or an array of them, on the device or on the host."""
 
 Params: TypeAlias = Any
 """Any pytree of floating arrays: what is sampled."""

@@ -8,7 +8,7 @@ code, so the sampler never waits for a file.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import numpy as np
@@ -25,6 +25,7 @@ class Batch(NamedTuple):
     indices: Array  # the rows of the resident block
 
 
+@runtime_checkable
 class Source(Protocol):
     """Where data lives."""
 
@@ -103,7 +104,7 @@ def row_bytes(example: Data) -> int:
     return max(1, sum(int(np.prod(s.shape)) * s.dtype.itemsize for s in jax.tree.leaves(example)))
 
 
-def batch_rows(batch_size: float, size: int) -> int:
+def batch_rows(batch_size: int | float, size: int) -> int:
     """``batch_size`` as a number of rows: a count, or a fraction of N."""
     if isinstance(batch_size, bool) or not isinstance(batch_size, int | float | np.integer | np.floating):
         raise TypeError(f"batch_size must be a count (500) or a fraction (0.01); got {batch_size!r}")

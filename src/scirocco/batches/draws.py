@@ -9,7 +9,7 @@ a frozen description; ``bind`` fixes the sizes and gives an init/draw pair of pu
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ MAX_ORDER = 32_768  # entries of the epoch's order: it is carried through the lo
 MAX_SLICES = 16  # beyond this many pieces a batch, gathering rows is cheaper than cutting slices
 
 
+@runtime_checkable
 class Draw(Protocol):
     """A way of drawing minibatches, bound to the sizes of a problem."""
 
@@ -36,6 +37,7 @@ class Draw(Protocol):
         """Minibatch number ``count``."""
 
 
+@runtime_checkable
 class Batching(Protocol):
     """A description of a way of drawing minibatches."""
 
@@ -145,7 +147,8 @@ class RandomBlocks(Shuffled):
     """Contiguous blocks as in ``Shuffled``, but drawn independently at every step.
 
     Minibatch noise is then independent from step to step, as thermostats and SAGA assume; without replacement the noise
-    of an epoch sums to zero, which a thermostat mistakes for heat.
+    of an epoch sums to zero, which a thermostat mistakes for heat. Small data is cut into single rows; the draws are
+    then those of ``WithReplacement``.
     """
 
     def bind(self, total: int, resident: int, batch_size: int, order: np.ndarray | None, ring: bool) -> Draw:

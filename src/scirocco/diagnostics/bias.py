@@ -19,11 +19,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from scirocco.samplers.base import at
+from scirocco.samplers.base import KnownLaw, at
 from scirocco.trees import named_leaves
 from scirocco.types import Params
 
 LIMIT = 0.05  # of the posterior sd: beyond this the report warns
+UNSEEN = 1.0  # beyond this the observed variance is mostly noise and says little about the posterior's
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,11 @@ class BiasReport:
     def __str__(self) -> str:
         share = np.concatenate([np.ravel(v) for v in self.minibatch_share.values()])
         name, error = self.worst
-        size = "is unbounded (the step size is at the limit of stability)" if np.isinf(error) else f"{error:+.1%}"
+        size = f"more than +{UNSEEN:.0%}" if np.isinf(error) else f"at most {error:+.1%}"
         lines = [
             f"bias report (step size {self.step_size:.3g})",
             f"  noise from minibatches: {np.median(share):.0%} of all noise (median), {np.max(share):.0%} at most",
-            f"  estimated error of the posterior sd: at most {size} (in {name})",
+            f"  estimated error of the posterior sd: {size} (in {name})",
         ]
         if self.trusted:
             lines.append(f"  below {LIMIT:.0%}: R-hat and ESS describe the posterior")
@@ -88,7 +89,7 @@ def bias_report(
 ) -> BiasReport | None:  # fmt: skip
     """The report for a run; None for samplers that do not know their law and for runs without temperature."""
     temperature = float(at(sampler.temperature, state.step))
-    if not hasattr(sampler, "stationary_variance") or temperature <= 0 or not noise:
+    if not isinstance(sampler, KnownLaw) or temperature <= 0 or not noise:
         return None
     like = state.position
     structure = jax.tree.structure(like)
@@ -119,18 +120,23 @@ def bias_report(
 
 
 def _solve(law: Callable[[Params], Params], observed: Params) -> Params:
-    """The ratio of observed to posterior variance at which the law gives what was observed, by bisection in the log.
+    """The ratio of observed to posterior variance at which the law gives what was observed.
 
-    The law falls with the curvature until the step is unstable, which counts as too much curvature. Infinite where no
-    stable curvature explains the observation.
+    The law falls as the ratio (the curvature) grows, until the step comes near its limit of stability and it rises
+    again: the first crossing on a grid is bracketed, then halved. Infinite where there is none below ``1 + UNSEEN``.
     """
-    low = jax.tree.map(lambda s: np.full(s.shape, np.log(0.25)), observed)
-    high = jax.tree.map(lambda s: np.full(s.shape, np.log(1e4)), observed)
-    for _ in range(50):
+    grid = np.linspace(np.log(0.25), 2 * np.log(1 + UNSEEN), 50)
+    high = jax.tree.map(lambda s: np.full(s.shape, np.inf), observed)
+    for u in grid:
+        value = law(jax.tree.map(lambda s, u=u: np.full(s.shape, np.exp(u)), observed))
+        high = jax.tree.map(lambda b, v, s, u=u: np.where((v <= s) & (b == np.inf), u, b), high, value, observed)
+    found = jax.tree.map(np.isfinite, high)
+    high = jax.tree.map(lambda b, f: np.where(f, b, grid[-1]), high, found)
+    low = jax.tree.map(lambda b: b - (grid[1] - grid[0]), high)
+    for _ in range(20):
         middle = jax.tree.map(lambda a, b: (a + b) / 2, low, high)
         value = law(jax.tree.map(np.exp, middle))
-        flatter = jax.tree.map(lambda v, s: np.isfinite(v) & (v > s), value, observed)
-        low = jax.tree.map(np.where, flatter, middle, low)
-        high = jax.tree.map(np.where, flatter, high, middle)
-    value = law(jax.tree.map(np.exp, low))
-    return jax.tree.map(lambda u, v, s: np.where(np.abs(v - s) < 0.05 * s, np.exp(u), np.inf), low, value, observed)
+        above = jax.tree.map(lambda v, s: v > s, value, observed)
+        low = jax.tree.map(np.where, above, middle, low)
+        high = jax.tree.map(np.where, above, high, middle)
+    return jax.tree.map(lambda u, f: np.where(f, np.exp(u), np.inf), low, found)

@@ -7,13 +7,14 @@ estimator with ``refresh_every`` is asked to ``refresh`` its state, on the host,
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from scirocco.batches import Batch
 from scirocco.target import Target
 from scirocco.types import Params
 
 
+@runtime_checkable
 class Estimator(Protocol):
     """The grammar of a gradient estimator."""
 
@@ -30,6 +31,7 @@ class Estimator(Protocol):
         """An unbiased estimate of grad U at ``position``, and the new state."""
 
 
+@runtime_checkable
 class Refreshing(Estimator, Protocol):
     """An estimator whose state is renewed from time to time by a pass over all data."""
 

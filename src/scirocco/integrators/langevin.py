@@ -15,7 +15,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from scirocco.types import Array, Gradient, Params
+from scirocco.types import Array, Gradient, Number, Params
 
 Step = Callable[[Params, Params, Gradient, Params, Params, Params, Params], tuple[Params, Params, Params]]
 """(position, momentum, gradient, noise, h, friction, diffusion) -> (position, momentum, the gradient used)"""
@@ -91,7 +91,7 @@ def kick(momentum: Params, gradient: Params, h: Params) -> Params:
     return jax.tree.map(lambda p, g, h: p - h * g, momentum, gradient, h)
 
 
-def ornstein_uhlenbeck(momentum: Array, noise: Array, h: Array, friction: Array, diffusion: Array) -> Array:
+def ornstein_uhlenbeck(momentum: Number, noise: Number, h: Number, friction: Number, diffusion: Number) -> Array:
     """O: the exact solution over time h of ``dp = -A p dt + sqrt(2 D) dW``, for any sign of A."""
     rate = 2 * friction * h
     small = jnp.abs(rate) < 1e-4

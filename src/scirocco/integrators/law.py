@@ -16,11 +16,12 @@ import jax
 import numpy as np
 
 from scirocco.integrators.langevin import Step
+from scirocco.types import Number
 
 
 def stationary_variance(
-    integrator: Step, precision: np.ndarray, noise: np.ndarray, h: np.ndarray, friction: np.ndarray,
-    diffusion: np.ndarray, epoch: float = np.inf,
+    integrator: Step, precision: Number, noise: Number, h: Number, friction: Number, diffusion: Number,
+    epoch: float = np.inf,
 ) -> np.ndarray:  # fmt: skip
     """The stationary variance of the position, infinite where the step is unstable.
 
@@ -32,7 +33,7 @@ def stationary_variance(
         for x in (precision, noise, h, friction, diffusion)
     )
 
-    def step(theta: float, p: float, gradient_noise: np.ndarray | float, xi: float) -> np.ndarray:
+    def step(theta: Number, p: Number, gradient_noise: Number, xi: Number) -> np.ndarray:
         ones = np.ones_like(lam)
         position, momentum, _ = integrator(
             theta * ones, p * ones, lambda x: lam * x + gradient_noise, xi * ones, h, friction, diffusion
@@ -52,7 +53,7 @@ def stationary_variance(
 
 
 def euler_variance(
-    precision: np.ndarray, noise: np.ndarray, h: np.ndarray, temperature: float, epoch: float = np.inf
+    precision: Number, noise: Number, h: Number, temperature: float, epoch: float = np.inf
 ) -> np.ndarray:
     """The same for Euler's scheme of the overdamped diffusion: (T + h V/2) / (lambda (1 - h lambda/2))."""
     stable = h * precision < 2

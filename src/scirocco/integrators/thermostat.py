@@ -13,9 +13,9 @@ from collections.abc import Callable
 import jax
 
 from scirocco.integrators.langevin import drift, euler, kick, ornstein_uhlenbeck
-from scirocco.types import Array, Gradient, Params
+from scirocco.types import Gradient, Params
 
-Heat = Callable[[Params, Params, Array | float], Params]
+Heat = Callable[[Params, Params, float], Params]
 """(thermostat, momentum, share of the step) -> thermostat: the D step, ``xi <- xi + share h (p'p/n - T)``"""
 
 

@@ -43,6 +43,6 @@ class Moments:
 
     def pooled(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Mean and variance over all chains together."""
-        mean = {name: m.mean(axis=0) for name, m in self.mean.items()}
+        mean = {name: np.asarray(m.mean(axis=0)) for name, m in self.mean.items()}
         within = {name: v.mean(axis=0) for name, v in self.variance().items()}
-        return mean, {name: within[name] + self.mean[name].var(axis=0) for name in within}
+        return mean, {name: np.asarray(within[name] + self.mean[name].var(axis=0)) for name in within}

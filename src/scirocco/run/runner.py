@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -25,6 +25,7 @@ CHUNK_SECONDS = 0.5
 PROBES = 8
 
 
+@runtime_checkable
 class RunEngine(Protocol):
     """What the runner needs of an engine."""
 

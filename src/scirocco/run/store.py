@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -12,6 +12,7 @@ CHUNK_BYTES = 4 * 2**20
 Variables = dict[str, tuple[tuple[int, ...], np.dtype[Any]]]
 
 
+@runtime_checkable
 class Store(Protocol):
     """Takes draws of shape (chain, draw, ...) by variable name."""
 

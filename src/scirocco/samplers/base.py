@@ -8,7 +8,7 @@ structure of the position; all calls within one step see the same minibatch.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,7 @@ class Info(NamedTuple):
     gradient_norm: Array
 
 
+@runtime_checkable
 class SamplerState(Protocol):
     """A named tuple; samplers add what they need (momentum, thermostat, preconditioner)."""
 
@@ -36,6 +37,7 @@ class SamplerState(Protocol):
         """How many steps were made."""
 
 
+@runtime_checkable
 class Sampler(Protocol):
     """The grammar of a gradient sampler."""
 
@@ -52,6 +54,11 @@ class Sampler(Protocol):
 
     def step(self, key: Key, state: Any, gradient: Gradient) -> tuple[Any, Info]:
         """One step of the dynamics."""
+
+
+@runtime_checkable
+class KnownLaw(Sampler, Protocol):
+    """A sampler that knows its own law, for the bias report."""
 
     def stationary_variance(self, state: Any, precision: Params, noise: Params, epoch: float = np.inf) -> Params:
         """The law of the method on a Gaussian target, coordinate by coordinate.

@@ -23,7 +23,7 @@ from scirocco.integrators.law import stationary_variance
 from scirocco.integrators.thermostat import THERMOSTATS
 from scirocco.samplers.base import Info, at, info, require_choice, require_positive, size, spread
 from scirocco.trees import normal_like
-from scirocco.types import Array, Gradient, Key, Params, Setting
+from scirocco.types import Array, Gradient, Key, Number, Params, Setting
 
 
 class SGNHTState(NamedTuple):
@@ -73,10 +73,10 @@ class SGNHT:
         temperature = at(self.temperature, state.step)
         diffusion = jax.tree.map(lambda _: self.diffusion * temperature, state.position)
 
-        def excess(p: Array, h: Array) -> Array:
+        def excess(p: Array, h: Number) -> Array:
             return h * (p * p - temperature)
 
-        def heat(thermostat: Params, momentum: Params, share: Array | float) -> Params:
+        def heat(thermostat: Params, momentum: Params, share: float) -> Params:
             if self.per_coordinate:
                 return jax.tree.map(lambda t, p, h: t + share * excess(p, h), thermostat, momentum, h)
             total = sum(jnp.sum(leaf) for leaf in jax.tree.leaves(jax.tree.map(excess, momentum, h)))

@@ -31,7 +31,7 @@ def lipschitz_constants(
                 lambda x: target.log_likelihoods(merge(unravel(x), held), jax.tree.map(lambda a: a[None], row))[0]
             )(point)
 
-        def iterate(_: int, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        def iterate(_: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
             vector, _norm = carry
             product = jax.jvp(gradient, (flat,), (vector,))[1]
             length = jnp.linalg.norm(product)

@@ -34,7 +34,7 @@ def find_mode(
     """
     import optax
 
-    rows = min(batch_size, target.size)
+    rows = min(batch_size, target.size, target.source.resident_rows)
     if steps is None:
         steps = int(np.clip(2 * target.size // rows, 500, 5000))
     if optimizer is None:

@@ -1,0 +1,218 @@
+"""What the experiments share: chains side by side, minibatches as subsets, measures of error, and the report.
+
+An experiment is one file that always reads in the same order: what the source claims, settings, ``run``, ``table``,
+``check``, ``draw``, ``main``. Its criteria were fixed before it ran. A claim that does not hold is reported as such.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+import scirocco as sc
+from scirocco.batches.base import Batch
+
+INK, FILL = "#222222", "#d9d9d9"  # the exact density: a line, or an area behind the histograms
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")  # Okabe and Ito's, told apart by colour-blind eyes
+
+
+class Claim(NamedTuple):
+    """A claim of the source, whether it holds here by its criterion, and what was measured."""
+
+    claim: str
+    holds: bool
+    evidence: str
+
+
+# Chains.
+
+
+class Chains(NamedTuple):
+    """What chains side by side left, arrays (chain, draw): positions, kinetic energy per coordinate, friction xi."""
+
+    position: Any
+    kinetic: np.ndarray
+    friction: np.ndarray
+
+
+def simulate(
+    init: Callable[[Any], Any], step: Callable[[Any, Any, Any], Any], data: Any = None, *,
+    seed: int, chains: int, draws: int, burn_in: int = 0, thin: int = 1,
+) -> Chains:  # fmt: skip
+    """Run ``state = init(key)``, ``state = step(key, state, data)``; keep every ``thin``-th position.
+
+    Kinetic energy and friction are means over the steps between two kept positions, so that thinning loses nothing.
+    """
+
+    def one(key: Any, data: Any) -> Any:
+        start_key, key = jax.random.split(key)
+
+        def record(state: Any, number: Any) -> tuple[Any, Any]:
+            def advance(inner: Any, carry: Any) -> Any:
+                state, total = carry
+                state = step(jax.random.fold_in(key, number * thin + inner), state, data)
+                return state, total + _meters(state)
+
+            state, total = jax.lax.fori_loop(0, thin, advance, (state, jnp.zeros(2)))
+            return state, (state.position, total / thin)
+
+        return jax.lax.scan(record, init(start_key), jnp.arange(burn_in // thin + draws))[1]
+
+    position, meters = jax.jit(jax.vmap(one, (0, None)))(jax.random.split(jax.random.key(seed), chains), data)
+    position, meters = jax.tree.map(lambda a: np.asarray(a)[:, -draws:], (position, meters))
+    return Chains(position, meters[..., 0], meters[..., 1])
+
+
+def _meters(state: Any) -> Any:
+    """Kinetic energy per coordinate and thermostat (nan if there is none)."""
+    state = getattr(state, "sampler", state)
+    momentum, _ = ravel_pytree(state.momentum)
+    return jnp.array([jnp.mean(momentum**2) / 2, getattr(state, "thermostat", jnp.nan)])
+
+
+def simulate_posterior(target: sc.Target, sampler: Any, initial: Any, *, batch_size: int, **settings: Any) -> Chains:
+    """Chains of ``sc.kernel`` on random subsets; ``sc.sample`` would do, but keeps no momenta and no thermostat."""
+    kernel = sc.kernel(target, sampler, batch_size=batch_size, batching=Subsets())
+    start = kernel.init(jax.random.key(0), initial)
+    return simulate(
+        lambda key: start._replace(sampler=sampler.init(key, start.position)),
+        lambda key, state, data: kernel.transition(key, state, data)[0],
+        kernel.data_at(0), **settings,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Subsets:
+    """Minibatches as the sources mean them: a uniformly random subset of the rows, independent from step to step.
+
+    No row comes twice in a minibatch, so the gradient noise has V = (N^2/n)(1 - n/N) s^2. The library's own draws
+    trade this for speed: on small data ``RandomBlocks`` joins independent rows, as ``WithReplacement`` does.
+    """
+
+    def bind(self, total: int, resident: int, batch_size: int, order: Any, ring: bool) -> _Subsets:
+        """Fix the sizes."""
+        return _Subsets(total, batch_size)
+
+
+@dataclass(frozen=True)
+class _Subsets:
+    total: int
+    batch_size: int
+    wrap: int = 0
+
+    def init(self, key: Any) -> tuple[()]:
+        """Nothing to remember."""
+        return ()
+
+    def draw(self, key: Any, state: tuple[()], count: Any, data: Any) -> tuple[tuple[()], Batch]:
+        """The rows with the largest of ``total`` random numbers."""
+        indices = jax.lax.top_k(jax.random.uniform(key, (self.total,)), self.batch_size)[1]
+        rows = jax.tree.map(lambda a: a[indices], data)
+        return state, Batch(rows, jnp.float32(self.total / self.batch_size), indices)
+
+
+# Measures.
+
+
+def histogram(draws: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """The share of the draws in each bin; the rest lies outside."""
+    return np.histogram(draws, edges)[0] / draws.size
+
+
+def total_variation(draws: np.ndarray, edges: np.ndarray, exact: np.ndarray) -> float:
+    """Between a histogram and the exact probabilities of its bins, everything outside taken as one more bin."""
+    shares = histogram(draws, edges)
+    return float((np.abs(shares - exact).sum() + abs(shares.sum() - exact.sum())) / 2)
+
+
+def density_rmse(draws: np.ndarray, edges: np.ndarray, exact: np.ndarray) -> float:
+    """The root mean square, over bins, of the error of the histogram as a density."""
+    return float(np.sqrt(np.mean(((histogram(draws, edges) - exact) / np.diff(edges)) ** 2)))
+
+
+def autocorrelation_time(draws: np.ndarray, window: float = 5.0) -> float:
+    """1 + 2 sum rho_k in steps, summed up to the first lag M >= ``window`` tau(M) (Sokal)."""
+    centred = np.asarray(draws, np.float64) - np.mean(draws, dtype=np.float64)
+    spectrum = np.abs(np.fft.rfft(centred, 2 * centred.size)) ** 2
+    covariance = np.fft.irfft(spectrum)[: centred.size]
+    tau = 2 * np.cumsum(covariance / covariance[0]) - 1
+    wide = np.arange(tau.size) >= window * tau
+    return float(tau[np.argmax(wide)] if wide.any() else tau[-1])
+
+
+def running_mean(values: np.ndarray, points: int = 400) -> tuple[np.ndarray, np.ndarray]:
+    """The mean of the first k values at ``points`` counts k, evenly spread on a log scale: (k, mean)."""
+    counts = np.unique(np.geomspace(1, values.size, points).astype(int))
+    return counts, np.cumsum(values, dtype=np.float64)[counts - 1] / counts
+
+
+# The report.
+
+
+def play(
+    description: str, name: str, run: Callable[[str], Any], table: Callable[[Any], str],
+    check: Callable[[Any], list[Claim]], draw: Callable[[Any, Path], None], argv: Sequence[str] | None,
+) -> None:  # fmt: skip
+    """The whole of an experiment from the command line: run, print the table and the claims, write the picture."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mode", choices=("short", "full"), default="full", help="full is as long as the source's")
+    parser.add_argument("--output", type=Path, default=Path("results"), help="the folder for the picture")
+    options = parser.parse_args(argv)
+    start = time.perf_counter()
+    results = run(options.mode)
+    print(f"{description.splitlines()[0]}\n\n{table(results)}\n")
+    if options.mode == "short":
+        print("Short mode: the criteria are those of the full length and may fail for lack of draws.\n")
+    for claim, holds, evidence in check(results):
+        print(f"[{'holds' if holds else 'FAILS'}] {claim}\n        {evidence}")
+    options.output.mkdir(parents=True, exist_ok=True)
+    picture = options.output / f"{name}.png"
+    draw(results, picture)
+    print(f"\nPicture: {picture} ({time.perf_counter() - start:.0f} s in all)")
+
+
+def columns(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """A table in plain text, numbers with four digits."""
+    cells = [list(header), *([f"{c:.4g}" if isinstance(c, float) else str(c) for c in row] for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+    lines = ["  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
+             for row in cells]  # fmt: skip
+    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+
+
+def spread(values: Sequence[float], digits: int = 3) -> str:
+    """The values of the seeds, side by side."""
+    return "/".join(f"{v:.{digits}f}" for v in values)
+
+
+def outline(axes: Axes, shares: np.ndarray, bins: np.ndarray, colour: str, label: str | None) -> None:
+    """A histogram as a density, without its area."""
+    axes.stairs(shares / np.diff(bins), bins, baseline=None, color=colour, linewidth=1.2, label=label)
+    axes.set_ylim(bottom=0)
+
+
+def tidy(axes: Axes, title: str, x: str, y: str, *, legend: str | None = "best") -> None:
+    """Labels, a light grid and no box."""
+    axes.set_title(title, fontsize=10)
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.25, linewidth=0.6)
+    if legend:
+        axes.legend(loc=legend, fontsize=8, frameon=False)
+
+
+def picture(width: float, height: float) -> Figure:
+    """An empty figure that needs no display."""
+    return Figure(figsize=(width, height), dpi=150, layout="constrained")

@@ -1,0 +1,192 @@
+"""The trace: saving, ArviZ of both generations, summaries, and the bias report."""
+
+from __future__ import annotations
+
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import xarray as xr
+
+import scirocco as sc
+from scirocco.diagnostics import convergence
+from scirocco.run.moments import Moments
+from scirocco.run.trace import Trace
+
+RNG = np.random.default_rng(1)
+
+
+def made(chains=4, draws=500, shape=(2,), seed=0, **options):
+    """A trace of independent normal draws."""
+    x = np.random.default_rng(seed).normal(size=(chains, draws, *shape))
+    moments = Moments()
+    moments.merge(draws, {"x": np.zeros((chains, *shape))}, {"x": x.sum(1)}, {"x": (x**2).sum(1)})
+    return Trace({"x": x}, draws, moments, **options), x
+
+
+def test_moments_merge_as_if_seen_at_once():
+    x = RNG.normal(1e4, 1.0, (3, 1000))
+    moments = Moments()
+    for part in np.split(x, [1, 10, 500], axis=1):
+        reference = part[:, 0].astype(np.float32)
+        deviation = part - reference[:, None]
+        moments.merge(part.shape[1], {"x": reference}, {"x": deviation.sum(1)}, {"x": (deviation**2).sum(1)})
+    np.testing.assert_allclose(moments.mean["x"], x.mean(1), rtol=1e-12)
+    np.testing.assert_allclose(moments.variance()["x"], x.var(1, ddof=1), rtol=1e-9)
+    moments.merge(0, {}, {}, {})
+    assert moments.count == 1000
+
+
+def test_save_and_load(tmp_path):
+    trace, x = made(stopped="interrupted at step 5 of 9", seconds=1.5)
+    trace.save(tmp_path / "t")
+    trace.save(tmp_path / "t")  # replaces itself
+    back = Trace.load(tmp_path / "t")
+    np.testing.assert_array_equal(back.posterior["x"].values, x)
+    xr.testing.assert_identical(back.posterior.load(), trace.posterior)
+    np.testing.assert_array_equal(back.mean["x"], trace.mean["x"])
+    assert back.stopped == trace.stopped
+    with pytest.raises(FileNotFoundError, match="holds no scirocco run"):
+        Trace.load(tmp_path / "nowhere")
+
+
+def test_save_leaves_other_folders_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(FileExistsError, match="is left alone"):
+        made()[0].save(tmp_path)
+    assert (tmp_path / "thesis.tex").exists()
+
+
+def test_a_saved_trace_is_not_a_run(tmp_path):
+    made()[0].save(tmp_path / "t")
+    target = sc.Target(lambda m: 0.0 * m, lambda m, x: -((x - m) ** 2), np.ones(3))
+    with pytest.raises(ValueError, match="a saved trace, not a run"):
+        sc.resume(tmp_path / "t", target)
+
+
+def test_the_bias_report_is_saved(tmp_path):
+    trace = _gaussian_run(sc.SGLD(2e-4))
+    trace.save(tmp_path / "t")
+    assert str(Trace.load(tmp_path / "t").bias) == str(trace.bias)
+
+
+def test_arviz_0():
+    data = made()[0].to_arviz()
+    assert type(data).__name__ == "InferenceData"
+    assert dict(data.posterior.sizes) == {"chain": 4, "draw": 500, "x_dim_0": 2}
+
+
+def test_arviz_1(monkeypatch):
+    """ArviZ 1.x needs a newer Python than this suite must run on; its parts, arviz-base and arviz-stats, do not."""
+    import arviz_base
+    import arviz_stats
+
+    module = types.SimpleNamespace(ess=arviz_stats.ess, rhat=arviz_stats.rhat)
+    monkeypatch.setattr(convergence, "arviz", lambda: module)
+    trace, _ = made()
+    tree = trace.to_arviz()
+    assert isinstance(tree, xr.DataTree)
+    assert arviz_base.extract(tree).sizes["sample"] == 2000
+    table = trace.summary().table
+    assert np.all(np.abs(table["r_hat"] - 1) < 0.01)
+    assert np.all(table["ess_bulk"] > 1500)
+
+
+def test_summary_of_independent_draws():
+    trace, x = made()
+    table = trace.summary().table
+    assert list(table.index) == ["x[0]", "x[1]"]
+    np.testing.assert_allclose(table["mean"], x.mean((0, 1)))
+    np.testing.assert_allclose(table["sd"], x.std((0, 1), ddof=1), rtol=1e-3)
+    np.testing.assert_allclose(table["mcse"], 1 / np.sqrt(2000), rtol=0.15)
+    assert "not available" in str(trace.summary())
+
+
+def test_r_hat_sees_chains_that_disagree_and_works_for_one_chain():
+    _, x = made()
+    shifted = Trace({"x": x + 3 * np.arange(4)[:, None, None]}, 500, Moments())
+    assert np.all(shifted.summary().table["r_hat"] > 1.5)
+    single, _ = made(chains=1)
+    assert np.all(np.abs(single.summary().table["r_hat"] - 1) < 0.05)
+    drifting = Trace({"x": np.linspace(0, 9, 500)[None, :, None] + x[:1]}, 500, Moments())
+    assert np.all(drifting.summary().table["r_hat"] > 1.5)
+
+
+def test_summaries_of_many_coordinates_are_thinned_and_of_few_draws_modest():
+    trace, _ = made(shape=(40, 50), draws=20)
+    summary = trace.summary()
+    assert len(summary.table) <= 200
+    assert "of 2,000 coordinates shown" in str(summary)
+    assert "too few for ESS" in str(made(draws=3)[0].summary())
+    with pytest.raises(ValueError, match=r"var_names \['z'\] are not in the trace; it has \['x'\]"):
+        trace.summary(["z"])
+
+
+# The bias report against the truth.
+
+
+def _gaussian_run(sampler, *, size=2000, batch=200, estimator=None, correlated=False, seed=0, **options):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(size, 3)).astype(np.float32)
+    if correlated:
+        x[:, 1] = 0.7 * x[:, 0] + np.sqrt(1 - 0.7**2) * x[:, 1]
+    y = (x @ np.array([1.0, -1.0, 0.5]) + rng.normal(size=size)).astype(np.float32)
+    target = sc.Target(lambda w: -0.5 * jnp.sum(w**2), lambda w, r: -0.5 * (r[1] - r[0] @ w) ** 2, (x, y))
+    trace = sc.sample(target, sampler, jnp.array([1.0, -1.0, 0.5]), num_samples=4000, burn_in=2000, thin=5, chains=8,
+                      batch_size=batch, estimator=estimator, seed=seed, **options)  # fmt: skip
+    trace.truth = np.diag(np.linalg.inv(np.eye(3) + x.T.astype(float) @ x))
+    return trace
+
+
+CASES = {
+    "SGLD": (sc.SGLD(2e-5), {}),
+    "SGLD, long steps, full batch": (sc.SGLD(3e-4), {"batch": 1.0}),
+    "SGLD, correlated": (sc.SGLD(2e-5), {"correlated": True}),
+    "SGLD, independent draws": (sc.SGLD(2e-5), {"batching": sc.batches.WithReplacement()}),
+    "PSGLD": (sc.PSGLD(2e-3), {}),
+    "SGHMC": (sc.SGHMC(2e-3, friction=100.0), {}),
+    "SGHMC, control variates": (sc.SGHMC(8e-3, friction=20.0), {"estimator": sc.ControlVariate()}),
+    "underdamped Langevin": (sc.UnderdampedLangevin(3e-3, friction=100.0), {}),
+    "SGNHT, control variates": (sc.SGNHT(8e-3, diffusion=20.0), {"estimator": sc.ControlVariate()}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_report_finds_the_error_of_the_sd(name):
+    """Linear regression, where the posterior is known: estimated and actual error of the sd, in points."""
+    sampler, options = CASES[name]
+    trace = _gaussian_run(sampler, **options)
+    actual = np.sqrt(trace.variance["theta"] / trace.truth) - 1
+    # The actual error has a Monte Carlo error of 1 to 2 points; the estimate is a model, good to a third.
+    assert np.all(np.abs(trace.bias.sd_error["theta"] - actual) < 0.03 + 0.34 * np.abs(actual)), (
+        f"{name}: estimated {trace.bias.sd_error['theta']}, actual {actual}"
+    )
+
+
+def test_the_report_warns_and_does_not():
+    bad = _gaussian_run(sc.SGLD(1e-4), batch=20)
+    assert not bad.bias.trusted
+    text = str(bad.summary())
+    assert "R-hat and ESS CANNOT BE TRUSTED" in text
+    assert "minibatch noise" in text
+    good = _gaussian_run(sc.SGLD(2e-5), estimator=sc.ControlVariate())
+    assert good.bias.trusted
+    assert "R-hat and ESS describe the posterior" in str(good.summary())
+
+
+def test_the_share_of_minibatch_noise():
+    """h V / (h V + 2 T) with V known for the mean of a normal."""
+    x = np.random.default_rng(0).normal(size=1000).astype(np.float32)
+    target = sc.Target(lambda m: -0.5 * m**2, lambda m, x: -0.5 * (x - m) ** 2, x)
+    trace = sc.sample(target, sc.SGLD(1e-4), jnp.array(0.0), num_samples=500, burn_in=500, batch_size=50, chains=8)
+    v = 1000**2 / 50 * (1 - 0.05) * x.var(ddof=1)
+    assert float(trace.bias.minibatch_share["theta"]) == pytest.approx(1e-4 * v / (1e-4 * v + 2), rel=0.1)
+
+
+def test_no_report_for_samplers_without_a_known_law():
+    target = sc.Target(lambda m: -0.5 * jnp.sum(m**2), lambda m, x: -0.5 * jnp.sum((x - m) ** 2), np.ones((50, 2)))
+    trace = sc.sample(target, sc.Recipe(1e-3, diffusion=1.0), jnp.zeros(2), num_samples=100, burn_in=10, batch_size=10)
+    assert trace.bias is None
+    assert jax.tree.leaves(trace.mean)[0].shape == (2,)

@@ -1,0 +1,107 @@
+"""The experiments in their short mode: what can be asserted at that length, the printed claims and the picture.
+
+One test runs one experiment and looks at everything, so that parallel workers never run the same chains twice.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib", reason="the experiments need scirocco[experiments]")
+FOLDER = Path(__file__).parents[1] / "experiments"
+
+
+@pytest.fixture
+def load(monkeypatch):
+    """Import an experiment by name; they import each other by name, as scripts do."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    return importlib.import_module
+
+
+@pytest.fixture
+def play(load, monkeypatch, capsys, tmp_path):
+    """Run an experiment's ``main`` in short mode and check its report: (module, results, claims)."""
+
+    def run(name):
+        module = load(name)
+        found = module.run("short")
+        monkeypatch.setattr(module, "run", lambda mode: found)
+        module.main(["--mode", "short", "--output", str(tmp_path / "pictures")])
+        printed, claims = capsys.readouterr().out, module.check(found)
+        assert module.table(found) in printed
+        for claim, holds, evidence in claims:
+            assert f"[{'holds' if holds else 'FAILS'}] {claim}\n        {evidence}\n" in printed
+        picture = tmp_path / "pictures" / f"{name}.png"
+        assert str(picture) in printed
+        assert picture.read_bytes().startswith(b"\x89PNG")
+        assert picture.stat().st_size > 20_000
+        return module, found, claims
+
+    return run
+
+
+def holds(claims, words):
+    """Whether the one claim that starts with ``words`` holds."""
+    (claim,) = (claim for claim in claims if claim.claim.startswith(words))
+    return claim.holds
+
+
+def test_the_thermostat_finds_the_noise_of_the_double_well_and_fixed_friction_does_not(play):
+    module, found, claims = play("double_well")
+    assert holds(claims, "SGNHT holds the kinetic energy")
+    assert holds(claims, "friction above B cools")
+    assert holds(claims, "friction below B boils")
+    assert not holds(claims, "'xi quickly converges to B'")  # xi ~ N(1, 1): this must fail at any length
+    assert found["SGNHT"].friction.std() == pytest.approx(1.0, abs=0.15)
+    assert max(module.variation(found["SGNHT"])) < 0.15
+    assert min(module.variation(found["xi = 10"]) + module.variation(found["xi = 0.1"])) > 0.4
+
+
+def test_the_mean_of_a_normal_needs_a_thermostat_at_large_steps(play):
+    module, found, claims = play("normal_mean")
+    assert [claim for claim in claims if not claim.holds] == []  # at h = 0.01 every criterion can be met
+    for (method, h, a), chains in found.items():
+        sd = module.deviation(chains).mean()
+        assert sd == pytest.approx(0.1 if method == "SGNHT" else module.law(h, a), rel=0.06)
+
+
+def test_the_thermostat_is_more_accurate_on_mean_and_precision(play):
+    module, found, claims = play("normal_gamma")
+    assert holds(claims, "SGNHT is more accurate")
+    assert holds(claims, "no chain crosses")
+    assert not holds(claims, "the gradient printed")  # the misprint of the source
+    for run in found.values():
+        assert run.mean == pytest.approx(module.EXACT["gamma"].mean(), abs=0.05)
+    assert found["SGHMC", 0.01, 1.0].tau == pytest.approx(7.3, rel=0.35)
+    assert found["SGNHT", 0.01, 1.0].tau == pytest.approx(11.6, rel=0.35)
+
+
+def test_the_measures_of_error_know_the_answer(load):
+    common = load("common")
+    noise = np.random.default_rng(0).normal(size=200_000)
+    chain = np.empty_like(noise)
+    chain[0] = noise[0]
+    for k in range(1, chain.size):
+        chain[k] = 0.8 * chain[k - 1] + noise[k]
+    assert common.autocorrelation_time(noise) == pytest.approx(1, abs=0.05)
+    assert common.autocorrelation_time(chain) == pytest.approx(1.8 / 0.2, rel=0.08)
+    edges, draws = np.array([0.0, 1.0, 2.0]), np.array([0.5, 0.5, 1.5, 7.0])
+    assert common.total_variation(draws, edges, np.array([0.5, 0.25])) == pytest.approx(0)
+    assert common.total_variation(draws, edges, np.array([0.5, 0.5])) == pytest.approx(0.25)
+    assert common.density_rmse(draws, edges, np.array([0.5, 0.45])) == pytest.approx(0.2 / np.sqrt(2))
+
+
+def test_a_subset_has_no_row_twice_and_the_noise_of_the_formula(load):
+    module = load("normal_mean")
+    draw = module.common.Subsets().bind(module.SIZE, module.SIZE, module.BATCH, None, ring=True)
+    data = jnp.asarray(module.X, jnp.float32)
+    batches = jax.vmap(lambda key: draw.draw(key, (), 0, data)[1])(jax.random.split(jax.random.key(0), 20_000))
+    assert all(np.unique(rows).size == module.BATCH for rows in np.asarray(batches.indices[:200]))
+    gradients = -np.asarray(batches.data).sum(axis=1) * module.SIZE / module.BATCH
+    assert gradients.var() == pytest.approx(module.NOISE, rel=0.05)
