@@ -120,7 +120,8 @@ class Engine:
             self._advance(self._step_keys, state, data, jnp.int32(until))
         )
         made = int(count)
-        kept = {name: np.moveaxis(np.asarray(value)[:made], 0, 1) for name, value in draws.items()}
+        # A copy: a view would keep the whole buffer alive, however few draws it holds.
+        kept = {name: np.moveaxis(np.asarray(value)[:made], 0, 1).copy() for name, value in draws.items()}
         return Chunk(new, kept, made, _on_host(reference), _on_host(first), _on_host(second), bool(finite))
 
     def _refreshed(self, state: ChainState) -> Any:
