@@ -18,7 +18,7 @@ from scirocco.types import Array
 class Decreasing:
     """``h (1 + t/tau)^-kappa``: with 1/2 < kappa <= 1 the bias of SGLD vanishes as t grows (Welling and Teh 2011).
 
-    >>> float(Decreasing(0.1, tau=10.0, kappa=1.0)(10))
+    >>> print(Decreasing(0.1, tau=10.0, kappa=1.0)(10))
     0.05
     """
 
