@@ -22,6 +22,7 @@ from scirocco.types import Array, Data, Key, Params
 
 DRAW_BYTES = 16 * 2**20  # of draws that a chunk may hold before it hands them over
 PROBE_REPEATS = 16  # fresh minibatches each time that gradient noise is measured
+PROBE_CHAINS = 8
 
 
 class Chunk(NamedTuple):
@@ -67,7 +68,7 @@ class Engine:
         size = sum(int(np.prod(shape)) * dtype.itemsize for shape, dtype in self.variables.values())
         self.capacity = int(np.clip(DRAW_BYTES // max(1, size * chains), 1, 10_000))
         self._advance = jax.jit(self._loop)
-        self._probe = jax.jit(self._probes)
+        self._probe = jax.jit(self._probed)
         self._one = jax.jit(self._single)
 
     # Starting.
@@ -125,8 +126,7 @@ class Engine:
         return Chunk(new, kept, made, _on_host(reference), _on_host(first), _on_host(second), bool(finite))
 
     def _refreshed(self, state: ChainState) -> Any:
-        each = state._replace(step=jnp.broadcast_to(state.step, (self.chains,)))
-        parts = [self.kernel.refreshed(jax.tree.map(lambda x, c=c: x[c], each)) for c in range(self.chains)]
+        parts = [self.kernel.refreshed(_chain(state, c)) for c in range(self.chains)]
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *parts)
 
     def _loop(
@@ -136,7 +136,7 @@ class Engine:
         single = self.chains == 1
         over = _unbatched if single else _over_chains
         if single:
-            keys, state = keys[0], _chainless(state)
+            keys, state = keys[0], _chain(state, 0)
         transition = over(self.kernel.transition)
         collect = self._named if single else jax.vmap(self._named)
 
@@ -182,20 +182,19 @@ class Engine:
     # Looking closer.
 
     def probe(self, state: ChainState) -> dict[str, np.ndarray]:
-        """Gradient noise, curvature and the sampler's own state where the chains are, averaged over them."""
-        noise, curvature, sampler = self._probe(self._step_keys, state, self.kernel.data_at(int(state.step)))
+        """Gradient noise, curvature and the sampler's own state where the chains are, averaged over some of them."""
+        data = self.kernel.data_at(int(state.step))
+        some = range(min(self.chains, PROBE_CHAINS))
+        each = [self._probe(self._step_keys[c], _chain(state, c), data) for c in some]
+        noise, curvature = jax.tree.map(lambda *parts: np.mean(parts, axis=0), *each)
         found = {f"noise/{name}": v for name, v in named_leaves(noise).items()}
         found |= {f"curvature/{name}": v for name, v in named_leaves(curvature).items()}
-        found |= {f"sampler/{i}": v for i, v in enumerate(jax.tree.leaves(sampler))}
+        found |= {f"sampler/{i}": np.mean(np.asarray(v), axis=0) for i, v in enumerate(jax.tree.leaves(state.sampler))}
         return {name: np.asarray(v, np.float64) for name, v in found.items()}
 
-    def _probes(self, keys: Key, state: ChainState, data: Data) -> tuple[Params, Params, Any]:
-        def one(key: Key, state: ChainState, data: Data) -> tuple[ChainState, tuple[Params, Params]]:
-            probe_key = jax.random.fold_in(jax.random.fold_in(key, state.step), 1)
-            return state, self.kernel.probe(probe_key, state, data, PROBE_REPEATS)
-
-        noise, curvature = _over_chains(one)(keys, state, data)[1]
-        return jax.tree.map(lambda v: jnp.mean(v, axis=0), (noise, curvature, state.sampler))
+    def _probed(self, key: Key, state: ChainState, data: Data) -> tuple[Params, Params]:
+        probe_key = jax.random.fold_in(jax.random.fold_in(key, state.step), 1)
+        return self.kernel.probe(probe_key, state, data, PROBE_REPEATS)
 
     def sampler_state(self, probed: dict[str, np.ndarray], blank: ChainState) -> Any:
         """The sampler's average state as ``probe`` reported it."""
@@ -238,8 +237,9 @@ def _unbatched(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def _chainless(state: ChainState) -> ChainState:
-    return jax.tree.map(lambda x: x[0], state._replace(step=state.step[None]))
+def _chain(state: ChainState, number: int) -> ChainState:
+    """One chain of several; the step count is common to all."""
+    return jax.tree.map(lambda x: x[number], state._replace(step=None))._replace(step=state.step)  # type: ignore[arg-type]
 
 
 def _chained(tree: Any) -> Any:

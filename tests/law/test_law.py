@@ -139,15 +139,21 @@ ESTIMATORS = {
     "svrg": (sc.SVRG(1000), 10),
     "saga": (sc.SAGA(), 10),
 }
-ESTIMATOR_CASES = [
-    *[(name, 1.0) for name in ESTIMATORS],
-    ("full", 2.0),
-    *[pytest.param(name, 2.0, marks=pytest.mark.slow) for name in ("cv", "svrg", "saga")],
-]
 
 
-@pytest.mark.parametrize(("estimator", "temperature"), ESTIMATOR_CASES)
-@pytest.mark.parametrize("name", REGISTRY)
+def estimator_cases(names, thorough):
+    """All combinations; beyond exact gradients at T = 1 only those with a sampler of ``thorough`` run every time."""
+    for name in names:
+        for estimator in ESTIMATORS:
+            for temperature in (1.0, 2.0):
+                always = temperature == 1.0 and (estimator == "full" or name in thorough)
+                marks = () if always else pytest.mark.slow
+                yield pytest.param(name, estimator, temperature, marks=marks)
+
+
+@pytest.mark.parametrize(
+    ("name", "estimator", "temperature"), list(estimator_cases(REGISTRY, ["SGLD", "SGHMC euler", "SGHMC baoab"]))
+)
 def test_exact_and_variance_reduced_gradients(name, estimator, temperature):
     case = REGISTRY[name]
     law = case.law(np.zeros(3), temperature)
@@ -198,8 +204,7 @@ THERMOSTATS = {
 }
 
 
-@pytest.mark.parametrize(("estimator", "temperature"), ESTIMATOR_CASES)
-@pytest.mark.parametrize("name", THERMOSTATS)
+@pytest.mark.parametrize(("name", "estimator", "temperature"), list(estimator_cases(THERMOSTATS, ["euler"])))
 def test_thermostats_without_noise(name, estimator, temperature):
     settings, slack = THERMOSTATS[name]
     made, batch = ESTIMATORS[estimator]

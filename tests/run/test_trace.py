@@ -134,7 +134,7 @@ def _gaussian_run(sampler, *, size=2000, batch=200, estimator=None, correlated=F
         x[:, 1] = 0.7 * x[:, 0] + np.sqrt(1 - 0.7**2) * x[:, 1]
     y = (x @ np.array([1.0, -1.0, 0.5]) + rng.normal(size=size)).astype(np.float32)
     target = sc.Target(lambda w: -0.5 * jnp.sum(w**2), lambda w, r: -0.5 * (r[1] - r[0] @ w) ** 2, (x, y))
-    trace = sc.sample(target, sampler, jnp.array([1.0, -1.0, 0.5]), num_samples=4000, burn_in=2000, thin=5, chains=8,
+    trace = sc.sample(target, sampler, jnp.array([1.0, -1.0, 0.5]), num_samples=4000, burn_in=1000, thin=3, chains=8,
                       batch_size=batch, estimator=estimator, seed=seed, **options)  # fmt: skip
     trace.truth = np.diag(np.linalg.inv(np.eye(3) + x.T.astype(float) @ x))
     return trace
@@ -153,7 +153,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+OFTEN = ("SGLD", "SGLD, correlated", "SGHMC", "SGNHT, control variates")
+
+
+@pytest.mark.parametrize("name", [c if c in OFTEN else pytest.param(c, marks=pytest.mark.slow) for c in CASES])
 def test_the_report_finds_the_error_of_the_sd(name):
     """Linear regression, where the posterior is known: estimated and actual error of the sd, in points."""
     sampler, options = CASES[name]
