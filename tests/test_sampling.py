@@ -319,7 +319,82 @@ def test_a_nan_in_the_data_names_its_row():
         sc.Target(log_prior, log_likelihood, bad)
 
 
+def test_settings_that_change_the_shape_of_the_parameters_are_found_before_any_work():
+    with pytest.raises(ValueError, match=r"a step of SGLD changes .*position"):
+        sc.sample(TARGET, sc.SGLD(np.full((3, 2), 1e-3, np.float32)), START, **FAST)
+
+
+def test_names_that_a_dataset_cannot_hold():
+    target = sc.Target(lambda p: -0.5 * jnp.sum(p["chain"] ** 2), lambda p, x: -0.5 * jnp.sum((x - p["chain"]) ** 2), X)
+    with pytest.raises(ValueError, match="must not be 'chain' or 'draw'"):
+        sc.sample(target, SGLD, {"chain": START}, **FAST)
+
+
+def test_slashes_in_names_survive_the_disk(tmp_path):
+    target = sc.Target(lambda p: -0.5 * jnp.sum(p["a/b"] ** 2), lambda p, x: -0.5 * jnp.sum((x - p["a/b"]) ** 2), X)
+    trace = sc.sample(target, SGLD, {"a/b": START}, path=tmp_path / "run", **FAST)
+    np.testing.assert_array_equal(trace.posterior["a.b"].values, theta(sc.sample(TARGET, SGLD, START, **FAST)))
+
+
+def test_half_precision_parameters():
+    trace = sc.sample(TARGET, sc.SGLD(1e-3), START.astype(jnp.float16), **FAST)
+    assert trace.posterior["theta"].dtype == np.float16
+    np.testing.assert_allclose(trace.mean["theta"], theta(trace).astype(float).mean((0, 1)), rtol=1e-3)
+
+
 # What survives.
+
+
+def test_an_error_in_the_middle_of_a_run_keeps_the_draws(tmp_path):
+    """A NaN far down a file is met when the run gets there."""
+    x = np.ones((5000, 2), np.float32)
+    x[4000] = np.nan
+    np.save(tmp_path / "x.npy", x)
+    data = sc.batches.MemoryMapped(tmp_path / "x.npy", block_bytes=100 * 8)
+    target = sc.Target(log_prior, log_likelihood, data)
+    for path in (None, tmp_path / "run"):
+        with pytest.raises(ValueError, match="NaN or infinite") as caught:
+            sc.sample(
+                target, sc.SGLD(1e-6), START, num_samples=5000, burn_in=0, batch_size=10, chains=1, path=path, seed=2
+            )
+        assert caught.value.trace.count > 50
+        assert "ValueError" in caught.value.trace.stopped
+    assert sc.Trace.load(tmp_path / "run").count == caught.value.trace.count
+
+
+def test_a_model_that_cannot_be_differentiated_twice_is_sampled_without_a_report():
+    @jax.custom_vjp
+    def square(x):
+        return jnp.sum(x**2)
+
+    def backward(x, g):
+        return (jax.lax.while_loop(lambda c: c[0] < 1, lambda c: (c[0] + 1, 2 * g * x), (0, jnp.zeros_like(x)))[1],)
+
+    square.defvjp(lambda x: (square(x), x), backward)
+    target = sc.Target(log_prior, lambda m, x: -0.5 * square(x - m), X)
+    with pytest.warns(UserWarning, match="no bias report: measuring failed"):
+        trace = sc.sample(target, SGLD, START, **FAST)
+    assert trace.count == 200
+    assert trace.bias is None
+
+
+def test_divergence_names_the_variable_that_failed():
+    target = sc.Target(lambda p: -0.5 * p["m"] ** 2, lambda p, x: -0.5 * (x - p["m"]) ** 2 * p["k"], X[:, 0])
+    bad = sc.Block("k", lambda key, p, b: {"k": jnp.where(jax.random.uniform(key) < 0.02, jnp.nan, 1.0)})
+    with pytest.raises(sc.DivergenceError, match=r"diverged: k of chain \d is no longer finite"):
+        sc.sample(
+            target, SGLD, {"m": jnp.array(0.0), "k": jnp.array(1.0)}, blocks=[bad], **{**FAST, "num_samples": 5000}
+        )
+
+
+def test_divergence_is_found_on_the_same_path_with_a_refreshing_estimator():
+    with pytest.raises(sc.DivergenceError) as caught:
+        sc.sample(
+            TARGET, sc.SGLD(0.0102), START + 1, num_samples=10_000, burn_in=0, batch_size=50, estimator=sc.SVRG(7)
+        )
+    trace = caught.value.trace
+    assert np.isfinite(theta(trace)).all()
+    assert f"after step {trace.count + 1:,}" in str(caught.value)
 
 
 def test_divergence_names_the_step_and_keeps_the_draws():
@@ -441,6 +516,11 @@ def test_resume_refuses_what_does_not_fit(tmp_path):
     other = sc.Target(log_prior, log_likelihood, X + 1)
     with pytest.raises(ValueError, match="the data differs from that of the run"):
         sc.resume(tmp_path / "run", other)
+    with pytest.raises(ValueError, match="the run had no collect function"):
+        sc.resume(tmp_path / "run", TARGET, collect=lambda m: m[0])
+    with pytest.raises(FileExistsError, match="holds a run that can be resumed"):
+        sc.Trace.load(tmp_path / "run").save(tmp_path / "run")
+    assert sc.resume(tmp_path / "run", TARGET, num_samples=np.int64(210)).count == 210
     with pytest.raises(ValueError, match="the run had sampler"):
         sc.resume(tmp_path / "run", TARGET, sampler=sc.SGLD(2e-3))
     with pytest.raises(FileNotFoundError, match="holds no scirocco run"):

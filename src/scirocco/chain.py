@@ -153,11 +153,26 @@ class Kernel:
         self.target.check(position, held)
         if hasattr(self.sampler, "check"):
             self.sampler.check(position)
-        # A trial trace of a step: a setting that does not fit the parameters is found before any work.
-        key = jax.random.key(0)
-        state = jax.eval_shape(self.sampler.init, key, position)
-        jax.eval_shape(lambda k, s: self.sampler.step(k, s, lambda p: p), key, state)
+        self._try_a_step(position, held)
         return self.estimator.start(self.target, position, held, self.seed), held
+
+    def _try_a_step(self, position: Params, held: Params) -> None:
+        """Trace a step without running it: what does not fit the parameters is found before any work."""
+
+        def start(key: Key) -> ChainState:
+            return self.state(key, position, held, self.estimator.blank(self.target, position, held))
+
+        key = jax.random.key(0)
+        state = jax.eval_shape(start, key)
+        after, _ = jax.eval_shape(self.transition, key, state, self.data_at(0))
+        for (path, old), new in zip(
+            jax.tree_util.tree_flatten_with_path(state)[0], jax.tree.leaves(after), strict=True
+        ):
+            if (old.shape, old.dtype) != (new.shape, new.dtype):
+                raise ValueError(
+                    f"a step of {type(self.sampler).__name__} changes {jax.tree_util.keystr(path)} from {old.dtype} "
+                    f"{old.shape} to {new.dtype} {new.shape}: settings must have the parameters' shapes and dtypes"
+                )
 
     def init(self, key: Key, initial: Params) -> ChainState:
         """A chain that starts at ``initial``, or at the centre if the estimator finds one."""

@@ -52,19 +52,17 @@ class Engine:
         self.kernel, self.chains, self.recording = kernel, chains, recording
         self.initial = initial
         root = jax.random.key(kernel.seed)
-        init_root, step_root, start_root = jax.random.split(root, 3)
+        init_root, step_root, start_root, probe_root = jax.random.split(root, 4)
         self._init_keys = jax.random.split(init_root, chains)
         self._step_keys = jax.random.split(step_root, chains)
         self._start_keys = jax.random.split(start_root, chains)
+        self._probe_keys = jax.random.split(probe_root, chains)
         if collect is not None and collect is not False and not callable(collect):
             raise TypeError(f"collect must be a function of the parameters, None or False; got {collect!r}")
         self._collect = (lambda params: {}) if collect is False else (collect or (lambda params: params))
-        example = self._initials()[0]
-        values = jax.eval_shape(
-            lambda p: named_leaves(self._collect(p), "theta" if collect is None else "value"), example
-        )
-        self.variables = {name: (tuple(v.shape), np.dtype(v.dtype)) for name, v in values.items()}
         self._bare = "theta" if collect is None else "value"
+        values = jax.eval_shape(self._named, self.example)
+        self.variables = {name: (tuple(v.shape), np.dtype(v.dtype)) for name, v in values.items()}
         size = sum(int(np.prod(shape)) * dtype.itemsize for shape, dtype in self.variables.values())
         self.capacity = int(np.clip(DRAW_BYTES // max(1, size * chains), 1, 10_000))
         self._advance = jax.jit(self._loop)
@@ -73,8 +71,13 @@ class Engine:
 
     # Starting.
 
+    @property
+    def example(self) -> Params:
+        """The parameters that the first chain is given."""
+        return self._initials()[0]
+
     def _initials(self) -> list[Params]:
-        if callable(self.initial):
+        if callable(self.initial) and jax.tree_util.all_leaves([self.initial]):  # not a pytree that can be called
             return [jax.tree.map(jnp.asarray, self.initial(key)) for key in self._start_keys]
         return [jax.tree.map(jnp.asarray, self.initial)]
 
@@ -89,7 +92,7 @@ class Engine:
     def blank(self) -> ChainState:
         """A state of the right structure, made without touching the data, to be filled from a checkpoint."""
         kernel = self.kernel
-        position, held = split(self._initials()[0], kernel.blocks)
+        position, held = split(self.example, kernel.blocks)
         return self._stack([(position, held, kernel.estimator.blank(kernel.target, position, held))])
 
     def _stack(self, prepared: list[tuple[Params, Params, Any]]) -> ChainState:
@@ -106,14 +109,10 @@ class Engine:
     def advance(self, state: ChainState, until: int) -> Chunk:
         """Run towards step ``until``; stops earlier when draws must be handed over or new data is due."""
         kernel, step = self.kernel, int(state.step)
-        every = kernel.refresh_every
-        if every:
-            if step and step % every == 0:
-                state = state._replace(estimator=self._refreshed(state))
-            until = min(until, (step // every + 1) * every)
-        if kernel.steps_per_block:
-            until = min(until, (step // kernel.steps_per_block + 1) * kernel.steps_per_block)
-        return self.run_to(state, until, kernel.data_at(step))
+        for border in (kernel.refresh_every, kernel.steps_per_block):
+            if border:
+                until = min(until, (step // border + 1) * border)
+        return self.run_to(self._renewed(state), until, kernel.data_at(step))
 
     def run_to(self, state: ChainState, until: int, data: Data) -> Chunk:
         """Run to step ``until`` on one block of data (or until the buffer of draws is full)."""
@@ -125,9 +124,13 @@ class Engine:
         kept = {name: np.moveaxis(np.asarray(value)[:made], 0, 1).copy() for name, value in draws.items()}
         return Chunk(new, kept, made, _on_host(reference), _on_host(first), _on_host(second), bool(finite))
 
-    def _refreshed(self, state: ChainState) -> Any:
+    def _renewed(self, state: ChainState) -> ChainState:
+        """The state with its estimators refreshed, if this is a step for it."""
+        every, step = self.kernel.refresh_every, int(state.step)
+        if not every or not step or step % every:
+            return state
         parts = [self.kernel.refreshed(_chain(state, c)) for c in range(self.chains)]
-        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *parts)
+        return state._replace(estimator=jax.tree.map(lambda *leaves: jnp.stack(leaves), *parts))
 
     def _loop(
         self, keys: Key, state: ChainState, data: Data, until: Array
@@ -154,7 +157,7 @@ class Engine:
             )
             drawn = self.recording.is_draw(state.step)
             weight = drawn.astype(jnp.float32)
-            deviation = jax.tree.map(lambda x, r: x - r, _floating(state.position), reference)
+            deviation = jax.tree.map(lambda x, r: _at_least_single(x - r), _floating(state.position), reference)
             first = jax.tree.map(lambda s, x: s + weight * x, first, deviation)
             second = jax.tree.map(lambda s, x: s + weight * x * x, second, deviation)
             return state, buffers, count + drawn.astype(jnp.int32), first, second
@@ -162,7 +165,7 @@ class Engine:
         reference = _floating(state.position)
         shapes = jax.eval_shape(collect, state.position)
         buffers = jax.tree.map(lambda s: jnp.zeros((self.capacity, *s.shape), s.dtype), shapes)
-        zeros = jax.tree.map(jnp.zeros_like, reference)
+        zeros = jax.tree.map(lambda r: jnp.zeros_like(_at_least_single(r)), reference)
         state, buffers, count, first, second = jax.lax.while_loop(
             lambda c: (c[0].step < until) & (c[2] < self.capacity),
             segment,
@@ -185,7 +188,7 @@ class Engine:
         """Gradient noise, curvature and the sampler's own state where the chains are, averaged over some of them."""
         data = self.kernel.data_at(int(state.step))
         some = range(min(self.chains, PROBE_CHAINS))
-        each = [self._probe(self._step_keys[c], _chain(state, c), data) for c in some]
+        each = [self._probe(self._probe_keys[c], _chain(state, c), data) for c in some]
         noise, curvature = jax.tree.map(lambda *parts: np.mean(parts, axis=0), *each)
         found = {f"noise/{name}": v for name, v in named_leaves(noise).items()}
         found |= {f"curvature/{name}": v for name, v in named_leaves(curvature).items()}
@@ -193,8 +196,7 @@ class Engine:
         return {name: np.asarray(v, np.float64) for name, v in found.items()}
 
     def _probed(self, key: Key, state: ChainState, data: Data) -> tuple[Params, Params]:
-        probe_key = jax.random.fold_in(jax.random.fold_in(key, state.step), 1)
-        return self.kernel.probe(probe_key, state, data, PROBE_REPEATS)
+        return self.kernel.probe(jax.random.fold_in(key, state.step), state, data, PROBE_REPEATS)
 
     def sampler_state(self, probed: dict[str, np.ndarray], blank: ChainState) -> Any:
         """The sampler's average state as ``probe`` reported it."""
@@ -206,13 +208,13 @@ class Engine:
         fold = jax.vmap(jax.random.fold_in, (0, None))
         return _over_chains(self.kernel.transition)(fold(keys, state.step), state, data)
 
-    def locate(self, state: ChainState, bad: int) -> tuple[Chunk, Info]:
-        """The last good step before step ``bad``, found by repeating the stretch, and what the next step says.
+    def locate(self, state: ChainState, bad: int) -> tuple[Chunk, Info, dict[str, np.ndarray]]:
+        """The last good step before step ``bad``, found by repeating the stretch; what the next step says and makes.
 
         Steps are functions of the seed and their number, so a stretch can be repeated exactly: divergence costs
         nothing until it happens.
         """
-        data = self.kernel.data_at(int(state.step))
+        data, state = self.kernel.data_at(int(state.step)), self._renewed(state)
         low, high = int(state.step), bad
         while high - low > 1:
             middle = (low + high) // 2
@@ -221,7 +223,8 @@ class Engine:
             else:
                 high = middle
         chunk = self.run_to(state, low, data)
-        return chunk, self._one(self._step_keys, chunk.state, data)[1]
+        failed, info = self._one(self._step_keys, chunk.state, data)
+        return chunk, info, _on_host(_floating(failed.position))
 
 
 def _axes(value: Any) -> ChainState:
@@ -246,6 +249,11 @@ def _chained(tree: Any) -> Any:
     if isinstance(tree, ChainState):
         return jax.tree.map(lambda x: x[None], tree)._replace(step=tree.step)
     return jax.tree.map(lambda x: x[None], tree)
+
+
+def _at_least_single(x: Array) -> Array:
+    """Sums of half-precision numbers are made in single precision."""
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
 def _on_host(tree: dict[str, Array]) -> dict[str, np.ndarray]:

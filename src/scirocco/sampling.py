@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -130,7 +131,8 @@ def sample(
                 "sampler": describe(sampler), "estimator": describe(estimator), "batching": describe(batching),
                 "collect": "function" if callable(collect) else collect,
                 "blocks": [list(block.names) for block in blocks],
-                "parameters": outline(engine._initials()[0]),
+                "parameters": outline(engine.example),
+                "variables": _outlined(engine),
             },
             "data": target.source.fingerprint() if folder is not None else None,
         }  # fmt: skip
@@ -138,7 +140,7 @@ def sample(
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
             store = ZarrStore(folder, engine.variables, chains, num_samples)
-            runner.save(folder, store, progressed, meta, stopped=None)
+            runner.save(folder, store, progressed, meta)
         return _finish(engine, store, progressed, meta, folder, checkpoint_seconds, progress)
     finally:
         bound.close()
@@ -172,11 +174,13 @@ def resume(
         raise ValueError(f"the data differs from that of the run in {folder}: {_difference(meta['data'], target)}")
     if parts["collect"] == "function" and not callable(collect):
         raise ValueError("the run stored what a collect function returned: give the same function as collect=")
+    if parts["collect"] != "function" and callable(collect):
+        raise ValueError("the run had no collect function: resume it without collect=")
     if parts["blocks"] != [list(block.names) for block in blocks]:
         raise ValueError(f"the run had blocks for {parts['blocks']}: give the same blocks")
     if num_samples is not None:
         require_count("num_samples", num_samples)
-        settings["num_samples"] = max(settings["num_samples"], num_samples)
+        settings["num_samples"] = max(settings["num_samples"], int(num_samples))
     bound = kernel(
         target,
         _part("sampler", parts, sampler),
@@ -188,10 +192,12 @@ def resume(
     )
     try:
         if initial is None:
-            initial = _part("parameters", {"parameters": parts["parameters"]}, None, argument="initial")
+            initial = _part("parameters", parts, None, argument="initial")
         recording = Recording.of(settings["burn_in"], settings["thin"], bound.sampler)
         stored = collect if callable(collect) else parts["collect"]
         engine = Engine(bound, initial, chains=settings["chains"], recording=recording, collect=stored)
+        if _outlined(engine) != parts["variables"]:
+            raise ValueError(f"the run stored {parts['variables']}; collect now returns {_outlined(engine)}")
         progressed = runner.restore(arrays, meta["run"], checkpoint.restore_state(engine.blank(), arrays))
         store = ZarrStore(folder, engine.variables, settings["chains"], settings["num_samples"])
         tail = {name.removeprefix("tail/"): a for name, a in arrays.items() if name.startswith("tail/")}
@@ -206,29 +212,41 @@ def _finish(
     engine: Engine, store: Store, progressed: Progressed, meta: dict[str, Any], folder: Path | None,
     checkpoint_seconds: float, progress: bool | None,
 ) -> Trace:  # fmt: skip
-    """Run to the end; the trace, or the error that carries it."""
+    """Run to the end; the trace, or the error that carries it. Whatever ends a run, what it sampled is kept."""
     total = engine.recording.steps_for(meta["settings"]["num_samples"])
-    stopped = runner.run(
-        engine, store, progressed, total=total, folder=folder, meta=meta, checkpoint_seconds=checkpoint_seconds,
-        show_progress=progress,
-    )  # fmt: skip
-    bias = _bias(engine, progressed)
-    if folder is not None:
-        runner.save(folder, store, progressed, meta, stopped=stopped, bias=bias)
-        trace = Trace.load(folder)
-    else:
-        trace = Trace(
-            store.arrays(),
-            store.count,
-            progressed.moments,
-            bias=bias,
-            stopped=stopped,
-            seconds=progressed.seconds,
-            meta=meta,
-        )
+    try:
+        stopped = runner.run(
+            engine, store, progressed, total=total, folder=folder, meta=meta, checkpoint_seconds=checkpoint_seconds,
+            show_progress=progress,
+        )  # fmt: skip
+    except BaseException as error:
+        stopped = f"stopped by {type(error).__name__}: {error}"
+        error.trace = _conclude(engine, store, progressed, meta, folder, stopped)  # type: ignore[attr-defined]
+        error.add_note(f"scirocco: {store.count:,} draws made before are in the error's .trace")
+        raise
+    trace = _conclude(engine, store, progressed, meta, folder, stopped)
     if stopped is not None and stopped.startswith("diverged"):
         raise DivergenceError(stopped, trace)
     return trace
+
+
+def _conclude(
+    engine: Engine, store: Store, progressed: Progressed, meta: dict[str, Any], folder: Path | None, stopped: str | None
+) -> Trace:
+    """Everything in its place, and the trace of it."""
+    store.finish()
+    bias = _bias(engine, progressed)
+    if folder is not None:
+        runner.save(folder, store, progressed, meta, stopped=stopped, bias=bias, finished=True)
+        return Trace.load(folder)
+    count = store.count if engine.variables else progressed.moments.count
+    return Trace(
+        store.arrays(), count, progressed.moments, bias=bias, stopped=stopped, seconds=progressed.seconds, meta=meta
+    )
+
+
+def _outlined(engine: Engine) -> dict[str, Any]:
+    return {name: [list(shape), str(dtype)] for name, (shape, dtype) in engine.variables.items()}
 
 
 def _bias(engine: Engine, progressed: Progressed) -> BiasReport | None:
@@ -238,15 +256,19 @@ def _bias(engine: Engine, progressed: Progressed) -> BiasReport | None:
     def part(kind: str) -> dict[str, np.ndarray]:
         return {n.removeprefix(f"{kind}/"): a for n, a in progressed.probed.items() if n.startswith(f"{kind}/")}
 
-    state = engine.sampler_state(progressed.probed, progressed.state)
-    return bias_report(
-        engine.kernel.sampler,
-        state,
-        progressed.moments.pooled()[1],
-        part("noise"),
-        part("curvature"),
-        engine.kernel.epoch,
-    )
+    try:
+        state = engine.sampler_state(progressed.probed, progressed.state)
+        return bias_report(
+            engine.kernel.sampler,
+            state,
+            progressed.moments.pooled()[1],
+            part("noise"),
+            part("curvature"),
+            engine.kernel.epoch,
+        )
+    except Exception as error:  # a report must never cost the run that it is about
+        warnings.warn(f"no bias report: {type(error).__name__}: {error}", stacklevel=4)
+        return None
 
 
 def _part(name: str, parts: dict[str, Any], given: Any, argument: str | None = None) -> Any:

@@ -30,9 +30,15 @@ def zeros_like(tree: Params) -> Params:
 
 
 def named_leaves(tree: Any, bare: str = "theta") -> dict[str, Any]:
-    """The leaves by their path in the tree: ``{"w": {"a": x}}`` gives ``"w.a"``; a bare array is ``theta``."""
+    """The leaves by their path in the tree: ``{"w": {"a": x}}`` gives ``"w.a"``; a bare array is ``theta``.
+
+    Slashes become dots too, because files on disk would read them as folders.
+    """
     paths = jax.tree_util.tree_flatten_with_path(tree)[0]
-    return {jax.tree_util.keystr(path, simple=True, separator=".") or bare: leaf for path, leaf in paths}
+    names = [jax.tree_util.keystr(path, simple=True, separator=".").replace("/", ".") or bare for path, _ in paths]
+    if len(set(names)) < len(names) or {"chain", "draw"} & set(names):
+        raise ValueError(f"paths of variables must differ and must not be 'chain' or 'draw'; got {sorted(names)}")
+    return {name: leaf for name, (_, leaf) in zip(names, paths, strict=True)}
 
 
 def all_finite(tree: Any) -> bool:

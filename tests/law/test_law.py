@@ -17,6 +17,7 @@ import pytest
 
 import scirocco as sc
 from scirocco.engine import Engine
+from scirocco.integrators.law import euler_variance
 from scirocco.run.recording import Recording
 
 LIMIT = 4.75
@@ -183,6 +184,19 @@ def test_shuffled_epochs(name, temperature):
     check_law(
         REGISTRY[name].make(temperature), sc.Plain(), law, problem=g.LARGE, batch=100, batching=sc.batches.Shuffled()
     )
+
+
+@pytest.mark.parametrize("batch", [40, 70])
+def test_shuffled_epochs_that_do_not_fill_the_data(batch):
+    """N/n = 2.5 has two batches an epoch, N/n = 1.43 one, so that the noise is white."""
+    variance = g.SMALL.gradient_variance(batch, replacement=False)
+    per_coordinate = zip(g.PRECISION, variance, strict=True)
+    h, lag = H_SGLD, 1 - H_SGLD * g.PRECISION
+    factor = 1 - lag / (g.SMALL.size / batch - 1) if batch == 40 else np.ones(3)
+    law = np.array([g.sgld_variance(lam, v * f, h, 1.0) for (lam, v), f in zip(per_coordinate, factor, strict=True)])
+    check_law(REGISTRY["SGLD"].make(1.0), sc.Plain(), law, batch=batch)
+    reported = euler_variance(g.PRECISION, variance, np.array(h), 1.0, g.SMALL.size / batch)
+    np.testing.assert_allclose(reported, law, rtol=1e-6)
 
 
 def test_weighted_draws():

@@ -235,7 +235,7 @@ def test_wrong_settings_of_momentum_samplers():
     with pytest.raises(ValueError, match="integrator must be one of euler, badodab"):
         sc.SGNHT(0.1, integrator="baoab")
     with pytest.raises(ValueError, match="noise_estimate must not exceed friction"):
-        sc.SGHMC(0.1, friction=1.0, noise_estimate=2.0)
+        sc.SGHMC(0.1, friction=1.0, noise_estimate=2.0).check(THETA)
     with pytest.raises(ValueError, match="inner_steps must be a whole number"):
         sc.SGHMC(0.1, inner_steps=0)
     with pytest.raises(ValueError, match="friction must be zero or positive"):

@@ -219,7 +219,7 @@ class Weighted:
 
     With ``ControlVariate`` and weights proportional to the Lipschitz constants L_i of the examples' gradients this is
     the weighted estimator of Baker et al. (2019). The probabilities are rounded to multiples of 2^-31 and the rounded
-    ones are used on both sides, so the estimate stays exactly unbiased in single precision.
+    ones are used on both sides, so the estimate is unbiased up to the rounding of single precision.
     """
 
     weights: Any

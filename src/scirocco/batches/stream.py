@@ -11,6 +11,7 @@ the block, the closer the draws are to those from the whole file.
 
 from __future__ import annotations
 
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -66,9 +67,11 @@ class Stream(ABC):
                 yield current
 
     def fingerprint(self) -> dict[str, Any]:
-        """Size, shape of a row and the first rows' sums."""
+        """Size, shape of a row, the sums of the first 16 rows (the rest is not read), and how the rows are cut."""
         head = named_leaves(self.first(16), bare="data")
-        return {n: [str(a.dtype), self.size, list(a.shape[1:]), float(np.sum(a, dtype=float))] for n, a in head.items()}
+        cut = [self.resident_rows, zlib.crc32(self.lengths.astype(np.int64).data)]
+        rows = {n: [str(a.dtype), self.size, list(a.shape[1:]), float(np.sum(a, dtype=float))] for n, a in head.items()}
+        return {**rows, "block_bytes": cut}
 
     def _rows(self, order: np.ndarray, start: int, stop: int) -> Data:
         """Rows ``start`` to ``stop`` (modulo N) of the pieces put in ``order``."""
@@ -87,11 +90,11 @@ class Stream(ABC):
         """Resident block ``number`` of the run with this seed: shuffled, on the device."""
         per_epoch = self.size // rows
         epoch, k = divmod(number, per_epoch)
-        rng = np.random.default_rng(np.random.SeedSequence([seed, epoch]))
+        rng = np.random.default_rng(np.random.SeedSequence([seed, 1, epoch]))
         order, phase = rng.permutation(len(self.lengths)), int(rng.integers(self.size))
         data = self._rows(order, phase + k * rows, phase + (k + 1) * rows)
         check_rows(data, f"block {number}")
-        shuffle = np.random.default_rng(np.random.SeedSequence([seed, epoch, k])).permutation(rows)
+        shuffle = np.random.default_rng(np.random.SeedSequence([seed, 2, epoch, k])).permutation(rows)
         return jax.tree.map(lambda a: jnp.asarray(a[shuffle]), data)
 
 

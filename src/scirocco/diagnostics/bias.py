@@ -88,8 +88,10 @@ def bias_report(
     curvature: dict[str, np.ndarray], epoch: float = np.inf,
 ) -> BiasReport | None:  # fmt: skip
     """The report for a run; None for samplers that do not know their law and for runs without temperature."""
+    if not isinstance(sampler, KnownLaw) or not getattr(sampler, "law_known", True) or not noise:
+        return None
     temperature = float(at(sampler.temperature, state.step))
-    if not isinstance(sampler, KnownLaw) or temperature <= 0 or not noise:
+    if temperature <= 0 or hasattr(sampler.temperature, "explore"):  # cycles have no stationary law
         return None
     like = state.position
     structure = jax.tree.structure(like)

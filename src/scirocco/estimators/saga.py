@@ -47,7 +47,7 @@ class SAGA:
         return position
 
     def init(self, target: Target, position: Params, held: Params) -> SAGAState:
-        """All gradients at the start.
+        """A table that sums to the full gradient at the start.
 
         Every row of the table is the mean gradient, whose sum is the full gradient: rows fill in as they are drawn.
         One pass over the data instead of a table of per-example gradients computed up front, and just as unbiased.

@@ -5,8 +5,8 @@ matrix is read off by running the integrator itself on unit vectors; the station
 S = M S M' + sum_k b_k b_k'. Coordinates are independent, so arrays of lambda are handled at once.
 
 Minibatches drawn without replacement within an epoch of m are not independent: two of the same epoch have covariance
--V/(m-1), so averaged over the phase the noise has autocovariance g_k = -V (m-k)/(m(m-1)) at lags 0 < k < m. The noise
-of an epoch sums to zero, and a chain that moves slowly hardly feels it: position and noise at lag k add
+-V/(N/n - 1), so averaged over the phase the noise has autocovariance g_k = -V (m-k)/(m (N/n - 1)) at lags 0 < k < m.
+The noise of an epoch sums to zero, and a chain that moves slowly hardly feels it: position and noise at lag k add
 2 sum_k g_k (M^k S)_11 to the variance.
 """
 
@@ -43,11 +43,11 @@ def stationary_variance(
     with jax.enable_x64(True):  # 1 - eigenvalue is of the order of h lambda: float32 would lose it
         matrix = np.stack([step(1, 0, 0, 0), step(0, 1, 0, 0)], axis=-1)
         kicks = np.stack([step(0, 0, np.sqrt(v), 0), step(0, 0, 0, 1)], axis=-1)
-    stable = np.max(np.abs(np.linalg.eigvals(matrix)), axis=-1) < 1
+    stable = np.max(np.abs(np.linalg.eigvals(matrix)), axis=-1) < 1 - 1e-12
     matrix[~stable] = 0
     from_gradient, from_noise = (_lyapunov(matrix, kicks[..., k]) for k in (0, 1))
     if np.isfinite(epoch):
-        from_gradient = from_gradient - 2 * _lag_sum(matrix, epoch) @ from_gradient / (epoch * (epoch - 1))
+        from_gradient = from_gradient - 2 * _lag_sum(matrix, epoch) @ from_gradient
     variance = from_gradient[:, 0, 0] + from_noise[:, 0, 0]
     return np.where(stable, variance, np.inf).reshape(shape)
 
@@ -59,8 +59,7 @@ def euler_variance(
     stable = h * precision < 2
     memory = np.where(stable, 1 - h * precision, 0.0)
     if np.isfinite(epoch):
-        lags = _lag_sum(memory[..., None, None], epoch)[..., 0, 0]
-        noise = noise * (1 - 2 * lags / (epoch * (epoch - 1)))
+        noise = noise * (1 - 2 * _lag_sum(memory[..., None, None], epoch)[..., 0, 0])
     return np.where(
         stable, (temperature + h * noise / 2) / (precision * np.where(stable, 1 - h * precision / 2, 1)), np.inf
     )
@@ -74,9 +73,12 @@ def _lyapunov(matrix: np.ndarray, kick: np.ndarray) -> np.ndarray:
 
 
 def _lag_sum(matrix: np.ndarray, epoch: float) -> np.ndarray:
-    """sum_{k=1}^{m-1} (m - k) M^k, in closed form."""
-    m = max(2, round(epoch))
+    """- sum_k M^k g_k / V over the lags of an epoch, in closed form: sum_{k=1}^{m-1} (m - k) M^k / (m (N/n - 1)).
+
+    ``epoch`` is N/n; an epoch has m = floor(N/n) minibatches.
+    """
+    m = int(epoch)
     one = np.eye(matrix.shape[-1])
     inverse = np.linalg.inv(one - matrix)
     power = np.linalg.matrix_power(matrix, m)
-    return matrix @ ((m - 1) * one - m * matrix + power) @ inverse @ inverse
+    return matrix @ ((m - 1) * one - m * matrix + power) @ inverse @ inverse / (m * (epoch - 1))

@@ -57,9 +57,10 @@ def restore_state(blank: Any, arrays: dict[str, np.ndarray]) -> Any:
     """A state like ``blank`` with the saved leaves, after checking that they fit."""
     leaves, structure = jax.tree.flatten(blank)
     saved = [arrays[f"state/{i}"] for i in range(len([name for name in arrays if name.startswith("state/")]))]
-    if [a.shape for a in saved] != [np.shape(_words(leaf)) for leaf in leaves]:
+    if [(a.shape, a.dtype) for a in saved] != [(np.shape(w), np.dtype(w.dtype)) for w in map(_words, leaves)]:
         raise ValueError(
-            "the checkpoint does not fit: give resume the same sampler, estimator, blocks and parameters as the run had"
+            "the checkpoint does not fit: give resume the run's sampler, estimator, blocks and parameters "
+            "and the same setting of jax_enable_x64"
         )
     restored = [
         jax.random.wrap_key_data(jnp.asarray(a)) if _is_key(leaf) else jnp.asarray(a, leaf.dtype)

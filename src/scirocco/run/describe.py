@@ -6,10 +6,21 @@ What JSON cannot hold (functions, closures of optax) is marked opaque, and ``res
 from __future__ import annotations
 
 import dataclasses
+import zlib
 from typing import Any
 
 import jax
 import numpy as np
+
+MAX_ARRAY = 1000  # entries; the text of a checkpoint is written again and again, so larger arrays are only named
+
+
+@dataclasses.dataclass(frozen=True)
+class Outline:
+    """The shape and dtype of an array."""
+
+    shape: tuple[int, ...]
+    dtype: str
 
 
 def registry() -> dict[str, type]:
@@ -25,10 +36,14 @@ def describe(value: Any) -> Any:
     """A JSON description of a setting."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
+    if isinstance(value, Outline):
+        return {"zeros": list(value.shape), "dtype": value.dtype}
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray | jax.Array):
         array = np.asarray(value)
+        if array.size > MAX_ARRAY:
+            return {"opaque": f"array {array.shape}", "checksum": zlib.crc32(np.ascontiguousarray(array).data)}
         return {"array": array.tolist(), "dtype": str(array.dtype)}
     if type(value) in registry().values():
         fields = {
@@ -55,6 +70,8 @@ def rebuild(description: Any) -> Any:
     """The inverse of ``describe``."""
     if not isinstance(description, dict):
         return description
+    if "zeros" in description:
+        return np.zeros(description["zeros"], dtype=description["dtype"])
     if "array" in description:
         return np.asarray(description["array"], dtype=description["dtype"])
     if "type" in description:
@@ -67,5 +84,5 @@ def rebuild(description: Any) -> Any:
 
 
 def outline(params: Any) -> Any:
-    """The description of a pytree of arrays, with zeros for values."""
-    return describe(jax.tree.map(lambda x: np.zeros(np.shape(x), np.asarray(x).dtype), params))
+    """The description of a pytree of arrays by their shapes and dtypes; rebuilt as zeros."""
+    return describe(jax.tree.map(lambda x: Outline(x.shape, str(x.dtype)), params))

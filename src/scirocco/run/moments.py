@@ -2,6 +2,7 @@
 
 Each chunk sums deviations from a reference point of its own; chunks are merged in float64 on the host (Chan, Golub and
 LeVeque 1979), so a million float32 draws lose nothing.
+Chunks are cut by time: draws are the same to the bit from run to run, moments up to rounding.
 """
 
 from __future__ import annotations

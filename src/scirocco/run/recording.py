@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,12 +42,11 @@ class Recording:
         """Steps until ``num_samples`` draws are made."""
         if not self.explore:
             return self.burn_in + num_samples * self.thin
-        candidates = num_samples
-        while True:
-            steps = self.burn_in + self.thin * np.arange(1, candidates + 1)
-            found = steps[np.asarray(self.is_draw(steps))]
-            if len(found) >= num_samples:
-                return int(found[num_samples - 1])
-            if candidates > 10_000 * num_samples:
-                raise ValueError("no step of the sampling stage is ever recorded: choose thin so that some are")
-            candidates *= 2
+        # The pattern repeats after lcm(thin, period) steps.
+        repeat = math.lcm(self.thin, self.period)
+        steps = self.burn_in + self.thin * np.arange(1, repeat // self.thin + 1)
+        found = steps[np.asarray(self.is_draw(steps))]
+        if not len(found):
+            raise ValueError("no step of the sampling stage is ever recorded: choose thin so that some are")
+        rounds, rest = divmod(num_samples - 1, len(found))
+        return int(found[rest]) + rounds * repeat

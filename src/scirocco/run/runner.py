@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -35,8 +36,8 @@ class RunEngine(Protocol):
     def probe(self, state: Any) -> dict[str, np.ndarray]:
         """Measurements for the bias report."""
 
-    def locate(self, state: Any, bad: int) -> tuple[Any, Any]:
-        """The last good stretch before a divergence, and the report of the step that failed."""
+    def locate(self, state: Any, bad: int) -> tuple[Any, Any, dict[str, np.ndarray]]:
+        """The last good stretch before a divergence; the report of the step that failed, and what it made."""
 
 
 @dataclass
@@ -93,15 +94,15 @@ def run(
     began, saved = time.perf_counter(), time.perf_counter()
     before = progressed.seconds
     length = 64
-    probe_at = _probe_steps(progressed.step, total)
+    probe_at = _probe_steps(progressed.step, meta["settings"]["burn_in"], total)
     with Interrupt() as interrupt, Progress(total, progressed.step, show_progress) as bar:
         while progressed.step < total:
             started = time.perf_counter()
             chunk = engine.advance(progressed.state, min(probe_at[0], progressed.step + length))
             steps = int(chunk.state.step) - progressed.step
             if not chunk.finite:
-                chunk, info = engine.locate(progressed.state, int(chunk.state.step))
-                stopped = _explain(int(chunk.state.step), info)
+                chunk, info, failed = engine.locate(progressed.state, int(chunk.state.step))
+                stopped = _explain(int(chunk.state.step), info, failed)
             _keep(store, progressed, chunk)
             length = _next_length(length, steps, time.perf_counter() - started)
             progressed.seconds = before + time.perf_counter() - began
@@ -114,18 +115,22 @@ def run(
             if stopped is not None:
                 break
             if folder is not None and time.perf_counter() - saved > checkpoint_seconds:
-                save(folder, store, progressed, meta, stopped=None)
+                save(folder, store, progressed, meta)
                 saved = time.perf_counter()
-    store.finish()
-    if folder is not None:
-        save(folder, store, progressed, meta, stopped=stopped)
     return stopped
 
 
 def save(
-    folder: Path, store: Store, progressed: Progressed, meta: dict[str, Any], *, stopped: str | None, bias: Any = None
+    folder: Path,
+    store: Store,
+    progressed: Progressed,
+    meta: dict[str, Any],
+    *,
+    stopped: str | None = None,
+    bias: Any = None,
+    finished: bool = False,
 ) -> None:
-    """Write the checkpoint; with the bias report once the run is over."""
+    """Write the checkpoint; at the end of a run with the bias report, when all draws are in the store."""
     tail = store.tail()
     arrays = checkpoint.state_arrays(progressed.state)
     arrays |= {f"tail/{name}": array for name, array in tail.items()}
@@ -146,6 +151,7 @@ def save(
         "probes": progressed.probes,
         "seconds": progressed.seconds,
         "stopped": stopped,
+        "finished": finished,
     }
     checkpoint.write(folder, arrays, {**meta, "run": facts})
 
@@ -174,24 +180,32 @@ def _next_length(length: int, steps: int, seconds: float) -> int:
     return int(np.clip(wanted, max(1, length // 2), 2 * length))
 
 
-def _probe_steps(start: int, total: int) -> list[int]:
-    """The steps after which gradient noise is measured: a few, spread over the second half of the run."""
-    steps = np.unique(np.linspace(total / 2, total, PROBES).astype(int))
+def _probe_steps(start: int, burn_in: int, total: int) -> list[int]:
+    """The steps after which gradient noise is measured: a few, spread over the second half, none in the burn-in."""
+    steps = np.unique(np.linspace(max(total / 2, burn_in + 1), total, PROBES).astype(int))
     return [int(step) for step in steps if step > start]
 
 
 def _probe(engine: RunEngine, progressed: Progressed) -> None:
-    found = engine.probe(progressed.state)
+    """Measure for the bias report. A model that cannot be measured (not twice differentiable, say) is sampled still."""
+    try:
+        found = engine.probe(progressed.state)
+    except Exception as error:
+        if not progressed.probes:
+            warnings.warn(f"no bias report: measuring failed with {type(error).__name__}: {error}", stacklevel=5)
+        return
     k = progressed.probes
     progressed.probed = {name: (progressed.probed.get(name, 0) * k + v) / (k + 1) for name, v in found.items()}
     progressed.probes = k + 1
 
 
-def _explain(step: int, info: Any) -> str:
-    norms, sizes = np.asarray(info.gradient_norm), np.asarray(info.step_size)
-    worst = int(np.argmax(np.where(np.isfinite(norms), norms, np.inf)))
+def _explain(step: int, info: Any, failed: dict[str, np.ndarray]) -> str:
+    bad = {name: ~np.isfinite(v).reshape(len(v), -1).all(axis=1) for name, v in failed.items()}
+    names = [name for name, chains in bad.items() if chains.any()]
+    chain = int(np.argmax(np.any(list(bad.values()), axis=0)))
+    norm, h = np.ravel(info.gradient_norm)[chain], np.ravel(info.step_size)[chain]
     return (
-        f"diverged: chain {worst} is no longer finite after step {step + 1:,} (step size {np.ravel(sizes)[worst]:.3g}, "
-        f"gradient norm {np.ravel(norms)[worst]:.3g}). Try a smaller step_size, a start nearer to the mode "
+        f"diverged: {', '.join(names)} of chain {chain} is no longer finite after step {step + 1:,} "
+        f"(step size {h:.3g}, gradient norm {norm:.3g}). Try a smaller step_size, a start nearer to the mode "
         "(estimator=ControlVariate()), or a larger batch_size"
     )

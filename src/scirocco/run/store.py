@@ -62,7 +62,7 @@ class MemoryStore:
 
 
 class ZarrStore:
-    """Draws in ``draws.zarr``: chunks along the draw axis are written once, when full, and never again.
+    """Draws in ``draws.zarr``: while a run goes on, chunks along the draw axis are written once, when full.
 
     The rest waits in memory and in the checkpoint. The arrays have their final shape from the start, so their
     description is not rewritten while a run goes on.

@@ -101,14 +101,15 @@ class Trace:
         """``InferenceData`` (ArviZ 0.x) or ``xarray.DataTree`` (1.x)."""
         return convergence.to_arviz(self.posterior)
 
-    def summary(self, var_names: Sequence[str] | None = None) -> Summary:
+    def summary(self, var_names: Sequence[str] | str | None = None) -> Summary:
         """Mean, sd, Monte Carlo error, ESS and R-hat by coordinate, and the bias report.
 
         Of variables with very many coordinates an even selection is shown.
         """
         import pandas as pd
 
-        chosen = list(self.posterior.data_vars) if var_names is None else list(var_names)
+        wanted = [var_names] if isinstance(var_names, str) else var_names
+        chosen = list(self.posterior.data_vars) if wanted is None else list(wanted)
         unknown = [name for name in chosen if name not in self.posterior]
         if unknown:
             raise ValueError(f"var_names {unknown} are not in the trace; it has {list(self.posterior.data_vars)}")
@@ -153,13 +154,14 @@ class Trace:
         folder = Path(path)
         if folder.exists() and any(folder.iterdir()) and not (folder / checkpoint.NAME).is_file():
             raise FileExistsError(f"{folder} exists and is not a scirocco trace; it is left alone")
+        if (folder / checkpoint.NAME).is_file() and "state/0" in checkpoint.read(folder)[0]:
+            raise FileExistsError(f"{folder} holds a run that can be resumed; save the trace to another folder")
         folder.mkdir(parents=True, exist_ok=True)
-        if list(self.posterior.data_vars):
-            fresh = folder / "draws.zarr.new"
-            shutil.rmtree(fresh, ignore_errors=True)
-            self.posterior.load().to_zarr(fresh, mode="w", consolidated=False)
-            shutil.rmtree(folder / "draws.zarr", ignore_errors=True)
-            fresh.rename(folder / "draws.zarr")
+        fresh = folder / "draws.zarr.new"
+        shutil.rmtree(fresh, ignore_errors=True)
+        self.posterior.load().to_zarr(fresh, mode="w", consolidated=False)
+        shutil.rmtree(folder / "draws.zarr", ignore_errors=True)
+        fresh.rename(folder / "draws.zarr")
         arrays = {f"mean/{name}": a for name, a in self.moments.mean.items()}
         arrays |= {f"square/{name}": a for name, a in self.moments.square.items()}
         if self.bias is not None:
@@ -192,8 +194,8 @@ class Trace:
             whole = xr.open_dataset(stored, engine="zarr", consolidated=False, chunks=None)
             tail = part("tail")
             draws = {
-                str(name): np.concatenate([whole[name].values[:, : facts["written"]], tail[str(name)]], axis=1)
-                for name in whole.data_vars
+                name: np.concatenate([whole[name][:, : facts["written"]].values, rest], axis=1)
+                for name, rest in tail.items()
             }
         return cls(
             draws, facts["draws"], moments, bias=bias, stopped=facts["stopped"], seconds=facts["seconds"],

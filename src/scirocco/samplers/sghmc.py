@@ -57,8 +57,15 @@ class SGHMC:
         require_positive("temperature", self.temperature, allow_zero=True)
         require_count("inner_steps", self.inner_steps)
         require_choice("integrator", self.integrator, INTEGRATORS)
-        if not any(callable(s) for s in (self.friction, self.noise_estimate, self.temperature)):
-            _ = self._diffusion(jnp.int32(0), self.noise_estimate)
+
+    def check(self, position: Params) -> None:
+        """Reject a noise estimate above the friction."""
+        _ = self._diffusion(jnp.int32(0), position)
+
+    @property
+    def law_known(self) -> bool:
+        """The law below is that of momenta that are never redrawn."""
+        return not self.resample_momentum
 
     def init(self, key: Key, position: Params) -> LangevinState:
         """Start at ``position`` with a momentum from N(0, T)."""

@@ -63,7 +63,7 @@ class SGNHT:
         """Start at ``position`` with a momentum from N(0, T) and the thermostat at A."""
         scale = jnp.sqrt(jnp.asarray(at(self.temperature, 0), jnp.float32))
         momentum = jax.tree.map(lambda z: (scale * z).astype(z.dtype), normal_like(key, position))
-        start = jnp.float32(self.diffusion)
+        start = jnp.asarray(self.diffusion, jnp.result_type(*jax.tree.leaves(position)))
         thermostat = jax.tree.map(lambda p: jnp.full_like(p, start), position) if self.per_coordinate else start
         return SGNHTState(position, jnp.int32(0), momentum, thermostat)
 

@@ -75,7 +75,7 @@ def _descend(target: Target, initial: Params, held: Params, optimizer: Any, step
 def _minibatches(target: Target, rows: int, seed: int, epoch: int) -> Any:
     source = target.source
     if isinstance(source, Arrays):
-        order = np.random.default_rng(np.random.SeedSequence([seed, epoch])).permutation(source.size)
+        order = np.random.default_rng(np.random.SeedSequence([seed, 3, epoch])).permutation(source.size)
         for k in range(source.size // rows):
             yield jax.tree.map(lambda a, k=k: a[order[k * rows : (k + 1) * rows]], source.arrays)
     else:
