@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Int
 
 from scirocco.batches.base import Batch
 from scirocco.types import Array, Data, Key
@@ -103,7 +104,7 @@ class _Shuffled:
     def wrap(self) -> int:
         return self.rows * self.groups if self.ring else 0
 
-    def _shuffle(self, key: Key, epoch: Array) -> tuple[Array, Array]:
+    def _shuffle(self, key: Key, epoch: Int[Array, ""]) -> tuple[Int[Array, " blocks"], Int[Array, ""]]:
         order_key, offset_key = jax.random.split(jax.random.fold_in(key, epoch))
         order = jax.random.permutation(order_key, self.blocks).astype(jnp.int32)
         top = self.resident if self.ring else 1
@@ -127,7 +128,7 @@ class _Shuffled:
         batch = self._take(jnp.where(starts >= self.resident, starts - self.resident, starts), data)
         return EpochState(state.key, order, offset), batch
 
-    def _take(self, starts: Array, data: Data) -> Batch:
+    def _take(self, starts: Int[Array, " pieces"], data: Data) -> Batch:
         """The rows of the blocks that begin at ``starts``."""
         indices = (starts[:, None] + jnp.arange(self.rows, dtype=jnp.int32)).reshape(-1)
         if self.pieces == 1:

@@ -1,7 +1,22 @@
 """How far to trust a run: ESS and R-hat through ArviZ, the bias report, the kernel Stein discrepancy."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from scirocco.diagnostics.bias import BiasReport, bias_report
 from scirocco.diagnostics.convergence import ess, rhat
 from scirocco.diagnostics.ksd import ksd
 
-__all__ = ["BiasReport", "bias_report", "ess", "ksd", "rhat"]
+if TYPE_CHECKING:
+    from scirocco.diagnostics.stein import trace_ksd
+
+__all__ = ["BiasReport", "bias_report", "ess", "ksd", "rhat", "trace_ksd"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "trace_ksd":  # it needs the trace, which needs this package
+        from scirocco.diagnostics.stein import trace_ksd
+
+        return trace_ksd
+    raise AttributeError(f"module 'scirocco.diagnostics' has no attribute {name!r}")

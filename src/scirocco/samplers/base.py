@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from scirocco.types import Array, Gradient, Key, Params, Setting
 
@@ -96,7 +97,7 @@ def spread(setting: Setting, step: Array | int, like: Params) -> Params:
     )
 
 
-def norm(tree: Params) -> Array:
+def norm(tree: Params) -> Float[Array, ""]:
     """The Euclidean norm of all leaves together."""
     return jnp.sqrt(sum((jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(tree)), start=jnp.zeros(())))
 

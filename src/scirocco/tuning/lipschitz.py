@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
+from jaxtyping import Float
 
 from scirocco.batches import Batch
 from scirocco.target import Target, merge
@@ -25,8 +26,8 @@ def lipschitz_constants(
     flat, unravel = ravel_pytree(centre)
     start = jax.random.normal(jax.random.key(seed), flat.shape, flat.dtype)
 
-    def curvature(row: Params) -> Array:
-        def gradient(point: Array) -> Array:
+    def curvature(row: Params) -> Float[Array, ""]:
+        def gradient(point: Float[Array, " d"]) -> Float[Array, " d"]:
             return jax.grad(
                 lambda x: target.log_likelihoods(merge(unravel(x), held), jax.tree.map(lambda a: a[None], row))[0]
             )(point)
@@ -41,7 +42,7 @@ def lipschitz_constants(
         return jax.lax.fori_loop(0, iterations, iterate, (unit, jnp.zeros((), flat.dtype)))[1]
 
     @jax.jit
-    def constants(batch: Batch) -> Array:
+    def constants(batch: Batch) -> Float[Array, " n"]:
         return jax.vmap(curvature)(batch.data)
 
     found = np.concatenate([np.asarray(constants(batch), dtype=np.float64) for batch in target.passes()])[: target.size]
