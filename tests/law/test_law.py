@@ -114,7 +114,7 @@ REGISTRY = {
 }
 
 
-@pytest.mark.parametrize("temperature", [1.0, 2.0])
+@pytest.mark.parametrize("temperature", [pytest.param(1.0, marks=pytest.mark.slow), 2.0])
 @pytest.mark.parametrize("name", REGISTRY)
 def test_plain_gradient_batch_100_of_1000(name, temperature):
     """Independent minibatches: every law includes h V/2."""
@@ -143,17 +143,18 @@ ESTIMATORS = {
 
 
 def estimator_cases(names, thorough):
-    """All combinations; beyond exact gradients at T = 1 only those with a sampler of ``thorough`` run every time."""
+    """All combinations; those at T = 1 with a sampler of ``thorough`` run every time, the others are slow tests."""
     for name in names:
         for estimator in ESTIMATORS:
             for temperature in (1.0, 2.0):
-                always = temperature == 1.0 and (estimator == "full" or name in thorough)
+                always = temperature == 1.0 and name in thorough
                 marks = () if always else pytest.mark.slow
                 yield pytest.param(name, estimator, temperature, marks=marks)
 
 
 @pytest.mark.parametrize(
-    ("name", "estimator", "temperature"), list(estimator_cases(REGISTRY, ["SGLD", "SGHMC euler", "SGHMC baoab"]))
+    ("name", "estimator", "temperature"),
+    list(estimator_cases(REGISTRY, ["SGLD", "SGHMC euler", "SGHMC aboba", "SGHMC, 4 inner steps, new momenta"])),
 )
 def test_exact_and_variance_reduced_gradients(name, estimator, temperature):
     case = REGISTRY[name]
@@ -170,7 +171,7 @@ def test_exact_and_variance_reduced_gradients(name, estimator, temperature):
     )
 
 
-@pytest.mark.parametrize("temperature", [1.0, 2.0])
+@pytest.mark.parametrize("temperature", [1.0, pytest.param(2.0, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["SGLD", "SGHMC euler", "SGHMC baoab"])
 def test_shuffled_epochs(name, temperature):
     """Without replacement the noise of an epoch sums to zero, which the law knows."""
@@ -234,7 +235,7 @@ def test_thermostats_without_noise(name, estimator, temperature):
     )
 
 
-@pytest.mark.parametrize("temperature", [1.0, 2.0])
+@pytest.mark.parametrize("temperature", [pytest.param(1.0, marks=pytest.mark.slow), 2.0])
 @pytest.mark.parametrize("name", THERMOSTATS)
 def test_thermostats_absorb_minibatch_noise(name, temperature):
     """Batch 100 of 1000, where SGHMC with the same settings is off by a factor."""
