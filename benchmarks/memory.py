@@ -2,8 +2,8 @@
 
     python benchmarks/memory.py [--megabytes 640]
 
-Writes a file of rows (a .npy memory map and a Parquet file), samples from it in a fresh process with blocks of an
-eightieth of the file, and reports the growth of the peak resident size over that of the same run on a file of a single
+Writes a file of rows (a .npy memory map and a Parquet file), samples from it in a fresh process with blocks of a
+160th of the file, and reports the growth of the peak resident size over that of the same run on a file of a single
 block's tenth. The file is ten times larger than what the run is allowed. Peak anonymous memory is what is reported
 (RssAnon): pages of a mapped file belong to the kernel's cache, which gives them up when memory is short.
 """
@@ -92,7 +92,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megabytes", type=int, default=640)
     size = parser.parse_args().megabytes * 2**20
-    rows, block, allowed = size // (4 * COLUMNS), size // 80, size // 10
+    rows, block, allowed = size // (4 * COLUMNS), size // 160, size // 10
     print(f"file {size / 2**20:.0f} MB, blocks {block / 2**20:.0f} MB, allowed {allowed / 2**20:.0f} MB")
     with tempfile.TemporaryDirectory() as name:
         for kind in ("npy", "parquet"):

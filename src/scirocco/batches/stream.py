@@ -73,18 +73,30 @@ class Stream(ABC):
         rows = {n: [str(a.dtype), self.size, list(a.shape[1:]), float(np.sum(a, dtype=float))] for n, a in head.items()}
         return {**rows, "block_bytes": cut}
 
-    def _rows(self, order: np.ndarray, start: int, stop: int) -> Data:
-        """Rows ``start`` to ``stop`` (modulo N) of the pieces put in ``order``."""
+    def _parts(self, order: np.ndarray, start: int, stop: int) -> Iterator[Data]:
+        """Rows ``start`` to ``stop`` (modulo N) of the pieces put in ``order``, piece by piece."""
         ends = np.cumsum(self.lengths[order])
-        parts = []
         position = start
         while position < stop:
             k = int(np.searchsorted(ends, position % self.size, side="right"))
             low = int(position % self.size - (ends[k] - self.lengths[order[k]]))
             high = min(int(self.lengths[order[k]]), low + stop - position)
-            parts.append(self.read(int(order[k]), low, high))
+            yield self.read(int(order[k]), low, high)
             position += high - low
-        return parts[0] if len(parts) == 1 else jax.tree.map(lambda *a: np.concatenate(a), *parts)
+
+    def _rows(self, order: np.ndarray, start: int, stop: int, places: np.ndarray | None = None) -> Data:
+        """The same rows in one block, row i at ``places[i]``; each piece is let go of before the next is read."""
+        places = np.arange(stop - start) if places is None else places
+        block: Data = None
+        done = 0
+        for part in self._parts(order, start, stop):
+            if block is None:
+                block = jax.tree.map(lambda a: np.empty((stop - start, *a.shape[1:]), a.dtype), part)
+            here = places[done : done + jax.tree.leaves(part)[0].shape[0]]
+            for whole, rows in zip(jax.tree.leaves(block), jax.tree.leaves(part), strict=True):
+                whole[here] = rows
+            done += len(here)
+        return block
 
     def block(self, seed: int, rows: int, number: int) -> Data:
         """Resident block ``number`` of the run with this seed: shuffled, on the device."""
@@ -92,10 +104,10 @@ class Stream(ABC):
         epoch, k = divmod(number, per_epoch)
         rng = np.random.default_rng(np.random.SeedSequence([seed, 1, epoch]))
         order, phase = rng.permutation(len(self.lengths)), int(rng.integers(self.size))
-        data = self._rows(order, phase + k * rows, phase + (k + 1) * rows)
+        places = np.random.default_rng(np.random.SeedSequence([seed, 2, epoch, k])).permutation(rows)
+        data = self._rows(order, phase + k * rows, phase + (k + 1) * rows, places)
         check_rows(data, f"block {number}")
-        shuffle = np.random.default_rng(np.random.SeedSequence([seed, 2, epoch, k])).permutation(rows)
-        return jax.tree.map(lambda a: jnp.asarray(a[shuffle]), data)
+        return jax.tree.map(jnp.asarray, data)
 
 
 class Loader:
