@@ -12,6 +12,7 @@ import numpy as np
 from scirocco.batches import Batching
 from scirocco.blocks import Block
 from scirocco.chain import Kernel
+from scirocco.checks import require_count, require_seed
 from scirocco.diagnostics.bias import BiasReport, bias_report
 from scirocco.engine import Engine
 from scirocco.estimators import Estimator
@@ -21,7 +22,7 @@ from scirocco.run.recording import Recording
 from scirocco.run.runner import Progressed
 from scirocco.run.store import MemoryStore, Store, ZarrStore
 from scirocco.run.trace import Trace
-from scirocco.samplers.base import Sampler, require_count
+from scirocco.samplers.base import Sampler
 from scirocco.target import Target
 from scirocco.types import Key, Params
 
@@ -56,7 +57,7 @@ def kernel(
     """
     return Kernel(
         target, sampler, batch_size=_batch_size(target, batch_size), estimator=estimator, batching=batching,
-        blocks=blocks, seed=_seed(seed),
+        blocks=blocks, seed=require_seed(seed),
     )  # fmt: skip
 
 
@@ -108,8 +109,7 @@ def sample(
     """
     for name, value in (("num_samples", num_samples), ("thin", thin), ("chains", chains)):
         require_count(name, value)
-    if isinstance(burn_in, bool) or not isinstance(burn_in, int | np.integer) or burn_in < 0:
-        raise ValueError(f"burn_in must be a whole number of at least 0; got {burn_in!r}")
+    require_count("burn_in", burn_in, least=0)
     if not checkpoint_seconds >= 0:
         raise ValueError(f"checkpoint_seconds must not be negative; got {checkpoint_seconds!r}")
     folder = None if path is None else Path(path)
@@ -297,9 +297,3 @@ def _batch_size(target: Target, batch_size: int | float | None) -> int | float:
     if not isinstance(target, Target):
         raise TypeError(f"target must be a scirocco.Target; got {type(target).__name__}")
     return min(target.size, int(np.clip(target.size // 100, 100, 1000)))
-
-
-def _seed(seed: object) -> int:
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**31:
-        raise ValueError(f"seed must be a whole number from 0 to 2^31 - 1; got {seed!r}")
-    return int(seed)

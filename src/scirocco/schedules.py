@@ -33,9 +33,10 @@ class Decreasing:
         if not 0 <= self.kappa <= 1:
             raise ValueError(f"kappa must lie in [0, 1], or the steps sum to a finite time; got {self.kappa!r}")
 
-    def __call__(self, step: Array | int) -> Array:
+    def __call__(self, step: Array | int) -> Array | float:
         """The step size at a step."""
-        return self.step_size * (1 + jnp.asarray(step, jnp.float32) / self.tau) ** -self.kappa
+        t = step if isinstance(step, int) else jnp.asarray(step, jnp.float32)  # the Numba engine counts in Python
+        return self.step_size * (1 + t / self.tau) ** -self.kappa
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scirocco.batches import Batch
+from scirocco.checks import require_count
 from scirocco.estimators.control_variate import ControlVariateState, anchor, estimate_around
-from scirocco.samplers.base import require_count
 from scirocco.target import Target
 from scirocco.trees import zeros_like
 from scirocco.types import Params

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from scirocco.checks import require_count
 from scirocco.recipe.fields import (
     Field,
     as_matrix,
@@ -29,7 +30,7 @@ from scirocco.recipe.fields import (
     show,
     value,
 )
-from scirocco.samplers.base import require_count, require_positive
+from scirocco.samplers.base import require_positive
 from scirocco.types import Array
 
 Energy: TypeAlias = Callable[[Array], Array]

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from scirocco.checks import require_count
 from scirocco.recipe.fields import (
     Field,
     apply,
@@ -29,7 +30,7 @@ from scirocco.recipe.fields import (
     square_root,
     value,
 )
-from scirocco.samplers.base import Info, at, info, require_count, require_positive
+from scirocco.samplers.base import Info, at, info, require_positive
 from scirocco.types import Array, Gradient, Key, Params, Setting
 
 

@@ -7,7 +7,6 @@ structure of the position; all calls within one step see the same minibatch.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -129,15 +128,3 @@ def require_positive(name: str, setting: Setting, *, allow_zero: bool = False) -
                 raise ValueError(f"{name} must be {least} and finite; got {leaf!r}")
     if not jax.tree.leaves(samples):
         raise TypeError(f"{name} must be a number, a schedule or a pytree of numbers; got {setting!r}")
-
-
-def require_count(name: str, value: object) -> None:
-    """Reject what is not a whole number of at least one."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}")
-
-
-def require_choice(name: str, value: object, allowed: Collection[str]) -> None:
-    """Reject a name that is not on the list."""
-    if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")

@@ -17,8 +17,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scirocco.checks import require_count
 from scirocco.integrators.law import euler_variance
-from scirocco.samplers.base import Info, at, info, require_count, require_positive, spread
+from scirocco.samplers.base import Info, at, info, require_positive, spread
 from scirocco.trees import normal_like
 from scirocco.types import Array, Gradient, Key, Params, Setting
 

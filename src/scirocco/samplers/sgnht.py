@@ -18,10 +18,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scirocco.checks import require_choice
 from scirocco.integrators.langevin import baoab, euler
 from scirocco.integrators.law import stationary_variance
 from scirocco.integrators.thermostat import THERMOSTATS
-from scirocco.samplers.base import Info, at, info, require_choice, require_positive, size, spread
+from scirocco.samplers.base import Info, at, info, require_positive, size, spread
 from scirocco.trees import normal_like
 from scirocco.types import Array, Gradient, Key, Number, Params, Setting
 

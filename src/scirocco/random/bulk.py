@@ -1,0 +1,153 @@
+"""Many gamma draws at once, for the arrays that the samplers advance: about twice as fast as one at a time.
+
+Random words are made in one go, so that the draws do not wait for the generator; entries are sorted into lists by the
+method that their shape needs; and the exponentials are computed by a polynomial over a whole list, which the compiler
+turns into vector instructions. The methods are those of ``scirocco.random.draws``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import uint64
+
+from scirocco.compiled import BLOCK, jit
+from scirocco.random.draws import SMALL_SHAPE, exponential, exponential_from, normal_from, uniform_from
+
+_ROUND = 1.5 * 2.0**52  # adding it rounds to a whole number, which the low bits of the sum then hold
+_LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+_LEAST = -708.0  # exp of less is not a normal number: zero
+
+
+@jit
+def workspace() -> Any:
+    """Scratch space for ``gammas`` on up to ``BLOCK`` entries."""
+    words = np.empty(2 * BLOCK, np.uint64)
+    lists = np.empty((3, BLOCK + 1), np.int64)
+    numbers = np.empty((3, BLOCK), np.float64)
+    return words, lists, numbers
+
+
+@jit
+def fill_words(s: Any, words: Any, n: int) -> None:
+    """``next_word`` n times, with the state in registers."""
+    s0, s1, s2, s3 = s[0], s[1], s[2], s[3]
+    for j in range(n):
+        total = s0 + s3
+        words[j] = ((total << uint64(23)) | (total >> uint64(41))) + s0
+        shifted = s1 << uint64(17)
+        s2 ^= s0
+        s3 ^= s1
+        s1 ^= s2
+        s0 ^= s3
+        s2 ^= shifted
+        s3 = (s3 << uint64(45)) | (s3 >> uint64(19))
+    s[0], s[1], s[2], s[3] = s0, s1, s2, s3
+
+
+@jit
+def _exp(t: Any, scratch: Any, n: int) -> None:
+    """``t[:n] = exp(t[:n])`` to the last bit or two, for t < 708: 2^k times a Taylor polynomial of the rest."""
+    bits = scratch.view(np.int64)
+    for j in range(n):
+        x = max(t[j], _LEAST)
+        scratch[j] = x * 1.4426950408889634 + _ROUND
+        k = scratch[j] - _ROUND
+        r = (x - k * _LN2_HIGH) - k * _LN2_LOW
+        p = 1 / 6227020800.0
+        p = p * r + 1 / 479001600.0
+        p = p * r + 1 / 39916800.0
+        p = p * r + 1 / 3628800.0
+        p = p * r + 1 / 362880.0
+        p = p * r + 1 / 40320.0
+        p = p * r + 1 / 5040.0
+        p = p * r + 1 / 720.0
+        p = p * r + 1 / 120.0
+        p = p * r + 1 / 24.0
+        p = p * r + 1 / 6.0
+        p = p * r + 0.5
+        p = p * r + 1.0
+        p = p * r + 1.0
+        t[j] = p if t[j] >= _LEAST else 0.0
+    for j in range(n):
+        bits[j] = (bits[j] + 1023) << 52
+    for j in range(n):
+        t[j] *= scratch[j]
+
+
+@jit
+def _small(s: Any, shape: Any, out: Any, entries: Any, m: int, doubtful: Any, words: Any, numbers: Any) -> None:
+    """Gammas of shapes below ``SMALL_SHAPE`` for the listed entries; those refused are tried again."""
+    u, x, scratch = numbers[0], numbers[1], numbers[2]
+    while m > 0:
+        fill_words(s, words, 2 * m)
+        for j in range(m):
+            x[j] = exponential_from(s, words[2 * j])
+        for j in range(m):
+            a = shape[entries[j]]
+            positive = math.e * (1.0 - a)
+            u[j] = uniform_from(words[2 * j + 1]) * (positive + a)
+            x[j] /= -a if u[j] < positive else 1.0 - a
+        _exp(x, scratch, m)
+        unsure = 0
+        for j in range(m):
+            i = entries[j]
+            out[i] = x[j]
+            doubtful[unsure] = j
+            unsure += u[j] >= math.e * (1.0 - shape[i]) * (1.0 - x[j])
+        m = 0
+        for k in range(unsure):
+            j = doubtful[k]
+            i = entries[j]
+            a = shape[i]
+            positive = math.e * (1.0 - a)
+            if u[j] < positive:
+                refused = u[j] >= positive * math.exp(-x[j])
+            else:
+                refused = u[j] - positive >= a * math.exp(1.0 - x[j]) * x[j]
+            entries[m] = i
+            m += refused
+
+
+@jit
+def _from_one(s: Any, shape: Any, out: Any, entries: Any, m: int, words: Any) -> None:
+    """Gammas for the listed entries; shapes below 1 are raised by 1 and brought back by U^(1/a)."""
+    while m > 0:
+        fill_words(s, words, 2 * m)
+        left = 0
+        for j in range(m):
+            i = entries[j]
+            a = shape[i]
+            d = a + (2.0 / 3.0 if a < 1.0 else -1.0 / 3.0)
+            x = normal_from(s, words[2 * j])
+            v = 1.0 + x / math.sqrt(9.0 * d)
+            v = v * v * v
+            u = uniform_from(words[2 * j + 1])
+            out[i] = d * v
+            if u >= 1.0 - 0.0331 * (x * x) * (x * x) and (
+                v <= 0.0 or math.log(u) >= 0.5 * x * x + d * (1.0 - v + math.log(v))
+            ):
+                entries[left] = i
+                left += 1
+            elif a < 1.0:
+                out[i] *= math.exp(-exponential(s) / a)
+        m = left
+
+
+@jit
+def gammas(s: Any, shape: Any, out: Any, n: int, work: Any) -> None:
+    """``out[i]`` ~ Gamma(shape[i], 1) for i < n <= BLOCK; shape 0 gives 0, a negative one NaN."""
+    words, lists, numbers = work
+    small, other = lists[0], lists[1]
+    m, k = 0, 0
+    for i in range(n):
+        a = shape[i]
+        out[i] = 0.0 if a == 0.0 else math.nan
+        small[m] = i
+        other[k] = i
+        m += (a > 0.0) & (a < SMALL_SHAPE)
+        k += a >= SMALL_SHAPE
+    _small(s, shape, out, small, m, lists[2], words, numbers)
+    _from_one(s, shape, out, other, k, words)
