@@ -1,4 +1,4 @@
-"""How far to trust a run: ESS and R-hat through ArviZ, the bias report, the kernel Stein discrepancy."""
+"""How far to trust a run: ESS and R-hat through ArviZ, the bias report, distances of samples from a target."""
 
 from __future__ import annotations
 
@@ -7,11 +7,22 @@ from typing import TYPE_CHECKING, Any
 from scirocco.diagnostics.bias import BiasReport, bias_report
 from scirocco.diagnostics.convergence import ess, rhat
 from scirocco.diagnostics.ksd import ksd
+from scirocco.diagnostics.rosenblatt import dirichlet_uniforms, ks_distance, ks_distances
 
 if TYPE_CHECKING:
     from scirocco.diagnostics.stein import trace_ksd
 
-__all__ = ["BiasReport", "bias_report", "ess", "ksd", "rhat", "trace_ksd"]
+__all__ = [
+    "BiasReport",
+    "bias_report",
+    "dirichlet_uniforms",
+    "ess",
+    "ks_distance",
+    "ks_distances",
+    "ksd",
+    "rhat",
+    "trace_ksd",
+]
 
 
 def __getattr__(name: str) -> Any:
