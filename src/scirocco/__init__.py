@@ -21,7 +21,7 @@ _WHERE = {
     "sample": "sampling",
     "resume": "sampling",
     "kernel": "sampling",
-    "DivergenceError": "sampling",
+    "DivergenceError": "run",
     "Trace": "run",
     "Block": "blocks",
     "SGLD": "samplers",
@@ -78,9 +78,9 @@ if TYPE_CHECKING:
     from scirocco.blocks import Block
     from scirocco.estimators import SAGA, SVRG, ControlVariate, Plain
     from scirocco.recipe import Recipe, check_invariance
-    from scirocco.run import Trace
+    from scirocco.run import DivergenceError, Trace
     from scirocco.samplers import PSGLD, SGHMC, SGLD, SGNHT, UnderdampedLangevin
-    from scirocco.sampling import DivergenceError, kernel, resume, sample
+    from scirocco.sampling import kernel, resume, sample
     from scirocco.schedules import Decreasing, cyclical
     from scirocco.target import Target
     from scirocco.tuning import find_mode

@@ -6,8 +6,9 @@ burn-in, thinning, new blocks of data and the last partial chunk all run the sam
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,10 @@ import numpy as np
 
 from scirocco.blocks import split
 from scirocco.chain import ChainState, Kernel
+from scirocco.diagnostics.bias import BiasReport, bias_report
+from scirocco.run import checkpoint
 from scirocco.run.recording import Recording
+from scirocco.run.runner import Chunk, Progressed
 from scirocco.samplers.base import Info
 from scirocco.trees import named_leaves
 from scirocco.types import Array, Data, Key, Params
@@ -23,18 +27,6 @@ from scirocco.types import Array, Data, Key, Params
 DRAW_BYTES = 16 * 2**20  # of draws that a chunk may hold before it hands them over
 PROBE_REPEATS = 16  # fresh minibatches each time that gradient noise is measured
 PROBE_CHAINS = 8
-
-
-class Chunk(NamedTuple):
-    """What a stretch of steps made."""
-
-    state: ChainState
-    draws: dict[str, np.ndarray]  # (chain, draw, ...)
-    made: int
-    reference: dict[str, np.ndarray]
-    first: dict[str, np.ndarray]
-    second: dict[str, np.ndarray]
-    finite: bool
 
 
 class Engine:
@@ -208,8 +200,8 @@ class Engine:
         fold = jax.vmap(jax.random.fold_in, (0, None))
         return _over_chains(self.kernel.transition)(fold(keys, state.step), state, data)
 
-    def locate(self, state: ChainState, bad: int) -> tuple[Chunk, Info, dict[str, np.ndarray]]:
-        """The last good step before step ``bad``, found by repeating the stretch; what the next step says and makes.
+    def locate(self, state: ChainState, bad: int) -> tuple[Chunk, str]:
+        """The last good step before step ``bad``, found by repeating the stretch, and what the next step says.
 
         Steps are functions of the seed and their number, so a stretch can be repeated exactly: divergence costs
         nothing until it happens.
@@ -224,7 +216,62 @@ class Engine:
                 high = middle
         chunk = self.run_to(state, low, data)
         failed, info = self._one(self._step_keys, chunk.state, data)
-        return chunk, info, _on_host(_floating(failed.position))
+        return chunk, _explain(low, info, _on_host(_floating(failed.position)))
+
+    # Keeping.
+
+    def pack(self, state: ChainState) -> dict[str, np.ndarray]:
+        """The leaves of a state, random keys as their words."""
+        return {str(i): np.asarray(_words(leaf)) for i, leaf in enumerate(jax.tree.leaves(state))}
+
+    def unpack(self, arrays: dict[str, np.ndarray]) -> ChainState:
+        """The state with the saved leaves, after checking that they fit."""
+        leaves, structure = jax.tree.flatten(self.blank())
+        saved = [arrays[str(i)] for i in range(len(arrays))]
+        if [(a.shape, a.dtype) for a in saved] != [(np.shape(w), np.dtype(w.dtype)) for w in map(_words, leaves)]:
+            raise ValueError(
+                "the checkpoint does not fit: give resume the run's sampler, estimator, blocks and parameters "
+                "and the same setting of jax_enable_x64"
+            )
+        restored = [
+            jax.random.wrap_key_data(jnp.asarray(a)) if _is_key(leaf) else jnp.asarray(a, leaf.dtype)
+            for a, leaf in zip(saved, leaves, strict=True)
+        ]
+        state: ChainState = jax.tree.unflatten(structure, restored)
+        return state
+
+    def report(self, progressed: Progressed) -> BiasReport | None:
+        """The bias report, if enough was measured."""
+        if not progressed.probes or progressed.moments.count < 2:
+            return None
+        noise, curvature = (checkpoint.part(progressed.probed, kind) for kind in ("noise", "curvature"))
+        try:
+            state = self.sampler_state(progressed.probed, progressed.state)
+            variance = progressed.moments.pooled()[1]
+            return bias_report(self.kernel.sampler, state, variance, noise, curvature, self.kernel.epoch)
+        except Exception as error:  # a report must never cost the run that it is about
+            warnings.warn(f"no bias report: {type(error).__name__}: {error}", stacklevel=4)
+            return None
+
+
+def _explain(step: int, info: Info, failed: dict[str, np.ndarray]) -> str:
+    bad = {name: ~np.isfinite(v).reshape(len(v), -1).all(axis=1) for name, v in failed.items()}
+    names = [name for name, chains in bad.items() if chains.any()]
+    chain = int(np.argmax(np.any(list(bad.values()), axis=0)))
+    norm, h = np.ravel(info.gradient_norm)[chain], np.ravel(info.step_size)[chain]
+    return (
+        f"{', '.join(names)} of chain {chain} is no longer finite after step {step + 1:,} "
+        f"(step size {h:.3g}, gradient norm {norm:.3g}). Try a smaller step_size, a start nearer to the mode "
+        "(estimator=ControlVariate()), or a larger batch_size"
+    )
+
+
+def _is_key(leaf: Any) -> bool:
+    return bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
+
+
+def _words(leaf: Any) -> Any:
+    return jax.random.key_data(leaf) if _is_key(leaf) else leaf
 
 
 def _axes(value: Any) -> ChainState:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,26 +12,17 @@ from scirocco.batches import Batching
 from scirocco.blocks import Block
 from scirocco.chain import Kernel
 from scirocco.checks import require_count, require_seed
-from scirocco.diagnostics.bias import BiasReport, bias_report
 from scirocco.engine import Engine
 from scirocco.estimators import Estimator
-from scirocco.run import checkpoint, runner
+from scirocco.run import checkpoint
 from scirocco.run.describe import describe, is_opaque, outline, rebuild
+from scirocco.run.finish import begin, empty_folder, go_on
 from scirocco.run.recording import Recording
 from scirocco.run.runner import Progressed
-from scirocco.run.store import MemoryStore, Store, ZarrStore
 from scirocco.run.trace import Trace
 from scirocco.samplers.base import Sampler
 from scirocco.target import Target
 from scirocco.types import Key, Params
-
-
-class DivergenceError(FloatingPointError):
-    """A chain is no longer finite. ``trace`` holds everything sampled before."""
-
-    def __init__(self, reason: str, trace: Trace) -> None:
-        super().__init__(f"{reason}. {trace.count:,} draws made before are in the error's .trace")
-        self.trace = trace
 
 
 def kernel(
@@ -112,9 +102,7 @@ def sample(
     require_count("burn_in", burn_in, least=0)
     if not checkpoint_seconds >= 0:
         raise ValueError(f"checkpoint_seconds must not be negative; got {checkpoint_seconds!r}")
-    folder = None if path is None else Path(path)
-    if folder is not None and folder.exists() and any(folder.iterdir()):
-        raise FileExistsError(f"{folder} is not empty: use scirocco.resume to go on with a run there, or another path")
+    folder = empty_folder(path)
     bound = kernel(
         target, sampler, batch_size=batch_size, estimator=estimator, batching=batching, blocks=blocks, seed=seed
     )
@@ -136,12 +124,7 @@ def sample(
             },
             "data": target.source.fingerprint() if folder is not None else None,
         }  # fmt: skip
-        store: Store = MemoryStore(engine.variables, chains)
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-            store = ZarrStore(folder, engine.variables, chains, num_samples)
-            runner.save(folder, store, progressed, meta)
-        return _finish(engine, store, progressed, meta, folder, checkpoint_seconds, progress)
+        return begin(engine, progressed, meta, folder, checkpoint_seconds=checkpoint_seconds, progress=progress)
     finally:
         bound.close()
 
@@ -167,7 +150,7 @@ def resume(
     """
     folder = Path(path)
     arrays, meta = checkpoint.read(folder)
-    if "settings" not in meta or "state/0" not in arrays:
+    if "settings" not in meta or not checkpoint.part(arrays, "state"):
         raise ValueError(f"{folder} holds a saved trace, not a run that can go on: start it with sample(..., path=...)")
     settings, parts = meta["settings"], meta["parts"]
     if meta["data"] != target.source.fingerprint():
@@ -198,77 +181,14 @@ def resume(
         engine = Engine(bound, initial, chains=settings["chains"], recording=recording, collect=stored)
         if _outlined(engine) != parts["variables"]:
             raise ValueError(f"the run stored {parts['variables']}; collect now returns {_outlined(engine)}")
-        progressed = runner.restore(arrays, meta["run"], checkpoint.restore_state(engine.blank(), arrays))
-        store = ZarrStore(folder, engine.variables, settings["chains"], settings["num_samples"])
-        tail = {name.removeprefix("tail/"): a for name, a in arrays.items() if name.startswith("tail/")}
-        store.restore(meta["run"]["written"], tail)
-        meta = {key: meta[key] for key in ("settings", "parts", "data")}
-        return _finish(engine, store, progressed, meta, folder, checkpoint_seconds, progress)
+        state = engine.unpack(checkpoint.part(arrays, "state"))
+        return go_on(engine, state, arrays, meta, folder, checkpoint_seconds=checkpoint_seconds, progress=progress)
     finally:
         bound.close()
 
 
-def _finish(
-    engine: Engine, store: Store, progressed: Progressed, meta: dict[str, Any], folder: Path | None,
-    checkpoint_seconds: float, progress: bool | None,
-) -> Trace:  # fmt: skip
-    """Run to the end; the trace, or the error that carries it. Whatever ends a run, what it sampled is kept."""
-    total = engine.recording.steps_for(meta["settings"]["num_samples"])
-    try:
-        stopped = runner.run(
-            engine, store, progressed, total=total, folder=folder, meta=meta, checkpoint_seconds=checkpoint_seconds,
-            show_progress=progress,
-        )  # fmt: skip
-    except BaseException as error:
-        stopped = f"stopped by {type(error).__name__}: {error}"
-        error.trace = _conclude(engine, store, progressed, meta, folder, stopped)  # type: ignore[attr-defined]
-        error.add_note(f"scirocco: {store.count:,} draws made before are in the error's .trace")
-        raise
-    trace = _conclude(engine, store, progressed, meta, folder, stopped)
-    if stopped is not None and stopped.startswith("diverged"):
-        raise DivergenceError(stopped, trace)
-    return trace
-
-
-def _conclude(
-    engine: Engine, store: Store, progressed: Progressed, meta: dict[str, Any], folder: Path | None, stopped: str | None
-) -> Trace:
-    """Everything in its place, and the trace of it."""
-    store.finish()
-    bias = _bias(engine, progressed)
-    if folder is not None:
-        runner.save(folder, store, progressed, meta, stopped=stopped, bias=bias, finished=True)
-        return Trace.load(folder)
-    count = store.count if engine.variables else progressed.moments.count
-    return Trace(
-        store.arrays(), count, progressed.moments, bias=bias, stopped=stopped, seconds=progressed.seconds, meta=meta
-    )
-
-
 def _outlined(engine: Engine) -> dict[str, Any]:
     return {name: [list(shape), str(dtype)] for name, (shape, dtype) in engine.variables.items()}
-
-
-def _bias(engine: Engine, progressed: Progressed) -> BiasReport | None:
-    if not progressed.probes or progressed.moments.count < 2:
-        return None
-
-    def part(kind: str) -> dict[str, np.ndarray]:
-        return {n.removeprefix(f"{kind}/"): a for n, a in progressed.probed.items() if n.startswith(f"{kind}/")}
-
-    try:
-        state = engine.sampler_state(progressed.probed, progressed.state)
-        return bias_report(
-            engine.kernel.sampler,
-            state,
-            progressed.moments.pooled()[1],
-            part("noise"),
-            part("curvature"),
-            engine.kernel.epoch,
-        )
-    except Exception as error:  # a report must never cost the run that it is about
-        warnings.warn(f"no bias report: {type(error).__name__}: {error}", stacklevel=4)
-        return None
 
 
 def _part(name: str, parts: dict[str, Any], given: Any, argument: str | None = None) -> Any:

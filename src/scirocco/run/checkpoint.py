@@ -12,8 +12,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 NAME = "checkpoint.npz"
@@ -48,30 +46,6 @@ def read(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     return arrays, meta
 
 
-def state_arrays(state: Any) -> dict[str, np.ndarray]:
-    """The leaves of a state, random keys as their words."""
-    return {f"state/{i}": np.asarray(_words(leaf)) for i, leaf in enumerate(jax.tree.leaves(state))}
-
-
-def restore_state(blank: Any, arrays: dict[str, np.ndarray]) -> Any:
-    """A state like ``blank`` with the saved leaves, after checking that they fit."""
-    leaves, structure = jax.tree.flatten(blank)
-    saved = [arrays[f"state/{i}"] for i in range(len([name for name in arrays if name.startswith("state/")]))]
-    if [(a.shape, a.dtype) for a in saved] != [(np.shape(w), np.dtype(w.dtype)) for w in map(_words, leaves)]:
-        raise ValueError(
-            "the checkpoint does not fit: give resume the run's sampler, estimator, blocks and parameters "
-            "and the same setting of jax_enable_x64"
-        )
-    restored = [
-        jax.random.wrap_key_data(jnp.asarray(a)) if _is_key(leaf) else jnp.asarray(a, leaf.dtype)
-        for a, leaf in zip(saved, leaves, strict=True)
-    ]
-    return jax.tree.unflatten(structure, restored)
-
-
-def _is_key(leaf: Any) -> bool:
-    return bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
-
-
-def _words(leaf: Any) -> Any:
-    return jax.random.key_data(leaf) if _is_key(leaf) else leaf
+def part(arrays: dict[str, np.ndarray], kind: str) -> dict[str, np.ndarray]:
+    """The arrays whose names begin with ``kind/``, without it."""
+    return {name.removeprefix(f"{kind}/"): array for name, array in arrays.items() if name.startswith(f"{kind}/")}

@@ -1,7 +1,7 @@
 """The runner repeats an engine's ``advance`` and owns everything around it.
 
 Chunking, storing draws, streaming moments, checkpoints, progress, divergence and Ctrl-C are here and nowhere else. An
-engine offers ``advance(state, until) -> Chunk``, ``probe(state)`` and ``locate(state, bad)``.
+engine offers the methods of ``RunEngine``; it may be JAX or Numba, and the runner does not know which.
 """
 
 from __future__ import annotations
@@ -13,31 +13,60 @@ import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from scirocco.diagnostics.bias import BiasReport
 from scirocco.run import checkpoint
 from scirocco.run.moments import Moments
 from scirocco.run.progress import Progress
-from scirocco.run.store import Store
+from scirocco.run.recording import Recording
+from scirocco.run.store import Store, Variables
 
 CHUNK_SECONDS = 0.5
 PROBES = 8
+
+
+class Chunk(NamedTuple):
+    """What a stretch of steps made."""
+
+    state: Any  # with the number of steps made as .step
+    draws: dict[str, np.ndarray]  # (chain, draw, ...)
+    made: int
+    # Sums of the first and second powers of deviations from a reference point, by variable and chain.
+    reference: dict[str, np.ndarray]
+    first: dict[str, np.ndarray]
+    second: dict[str, np.ndarray]
+    finite: bool
 
 
 @runtime_checkable
 class RunEngine(Protocol):
     """What the runner needs of an engine."""
 
-    def advance(self, state: Any, until: int) -> Any:
-        """Run towards step ``until``."""
+    @property
+    def variables(self) -> Variables:
+        """The shape and dtype of what is stored of a draw, by name."""
+
+    @property
+    def recording(self) -> Recording:
+        """Which steps are draws."""
+
+    def advance(self, state: Any, until: int) -> Chunk:
+        """Run towards step ``until``; the given state must stay as it is."""
+
+    def locate(self, state: Any, bad: int) -> tuple[Chunk, str]:
+        """The last good stretch before the divergence found at step ``bad``, and what happened then."""
 
     def probe(self, state: Any) -> dict[str, np.ndarray]:
         """Measurements for the bias report."""
 
-    def locate(self, state: Any, bad: int) -> tuple[Any, Any, dict[str, np.ndarray]]:
-        """The last good stretch before a divergence; the report of the step that failed, and what it made."""
+    def report(self, progressed: Progressed) -> BiasReport | None:
+        """The bias report from the measurements and the moments."""
+
+    def pack(self, state: Any) -> dict[str, np.ndarray]:
+        """The state as arrays, for a checkpoint."""
 
 
 @dataclass
@@ -101,8 +130,8 @@ def run(
             chunk = engine.advance(progressed.state, min(probe_at[0], progressed.step + length))
             steps = int(chunk.state.step) - progressed.step
             if not chunk.finite:
-                chunk, info, failed = engine.locate(progressed.state, int(chunk.state.step))
-                stopped = _explain(int(chunk.state.step), info, failed)
+                chunk, reason = engine.locate(progressed.state, int(chunk.state.step))
+                stopped = f"diverged: {reason}"
             _keep(store, progressed, chunk)
             length = _next_length(length, steps, time.perf_counter() - started)
             progressed.seconds = before + time.perf_counter() - began
@@ -115,12 +144,13 @@ def run(
             if stopped is not None:
                 break
             if folder is not None and time.perf_counter() - saved > checkpoint_seconds:
-                save(folder, store, progressed, meta)
+                save(engine, folder, store, progressed, meta)
                 saved = time.perf_counter()
     return stopped
 
 
 def save(
+    engine: RunEngine,
     folder: Path,
     store: Store,
     progressed: Progressed,
@@ -132,7 +162,7 @@ def save(
 ) -> None:
     """Write the checkpoint; at the end of a run with the bias report, when all draws are in the store."""
     tail = store.tail()
-    arrays = checkpoint.state_arrays(progressed.state)
+    arrays = {f"state/{name}": array for name, array in engine.pack(progressed.state).items()}
     arrays |= {f"tail/{name}": array for name, array in tail.items()}
     for kind, values in (
         ("mean", progressed.moments.mean),
@@ -157,13 +187,9 @@ def save(
 
 
 def restore(arrays: dict[str, np.ndarray], facts: dict[str, Any], state: Any) -> Progressed:
-    """The inverse of ``save``, for everything but the draws."""
-
-    def part(kind: str) -> dict[str, np.ndarray]:
-        return {name.removeprefix(f"{kind}/"): a for name, a in arrays.items() if name.startswith(f"{kind}/")}
-
-    moments = Moments(facts["moment_count"], part("mean"), part("square"))
-    return Progressed(state, moments, part("probe"), facts["probes"], facts["seconds"])
+    """The inverse of ``save``, for everything but the draws; ``state`` is unpacked by its engine."""
+    mean, square, probed = (checkpoint.part(arrays, kind) for kind in ("mean", "square", "probe"))
+    return Progressed(state, Moments(facts["moment_count"], mean, square), probed, facts["probes"], facts["seconds"])
 
 
 def _keep(store: Store, progressed: Progressed, chunk: Any) -> None:
@@ -197,15 +223,3 @@ def _probe(engine: RunEngine, progressed: Progressed) -> None:
     k = progressed.probes
     progressed.probed = {name: (progressed.probed.get(name, 0) * k + v) / (k + 1) for name, v in found.items()}
     progressed.probes = k + 1
-
-
-def _explain(step: int, info: Any, failed: dict[str, np.ndarray]) -> str:
-    bad = {name: ~np.isfinite(v).reshape(len(v), -1).all(axis=1) for name, v in failed.items()}
-    names = [name for name, chains in bad.items() if chains.any()]
-    chain = int(np.argmax(np.any(list(bad.values()), axis=0)))
-    norm, h = np.ravel(info.gradient_norm)[chain], np.ravel(info.step_size)[chain]
-    return (
-        f"diverged: {', '.join(names)} of chain {chain} is no longer finite after step {step + 1:,} "
-        f"(step size {h:.3g}, gradient norm {norm:.3g}). Try a smaller step_size, a start nearer to the mode "
-        "(estimator=ControlVariate()), or a larger batch_size"
-    )

@@ -154,7 +154,7 @@ class Trace:
         folder = Path(path)
         if folder.exists() and any(folder.iterdir()) and not (folder / checkpoint.NAME).is_file():
             raise FileExistsError(f"{folder} exists and is not a scirocco trace; it is left alone")
-        if (folder / checkpoint.NAME).is_file() and "state/0" in checkpoint.read(folder)[0]:
+        if (folder / checkpoint.NAME).is_file() and checkpoint.part(checkpoint.read(folder)[0], "state"):
             raise FileExistsError(f"{folder} holds a run that can be resumed; save the trace to another folder")
         folder.mkdir(parents=True, exist_ok=True)
         fresh = folder / "draws.zarr.new"
@@ -180,19 +180,15 @@ class Trace:
         folder = Path(path)
         arrays, meta = checkpoint.read(folder)
         facts = meta["run"]
-
-        def part(kind: str) -> dict[str, np.ndarray]:
-            return {n.removeprefix(f"{kind}/"): a for n, a in arrays.items() if n.startswith(f"{kind}/")}
-
-        moments = Moments(facts["moment_count"], part("mean"), part("square"))
-        bias = BiasReport.from_arrays(part("bias")) if part("bias") else None
+        mean, square, found, tail = (checkpoint.part(arrays, kind) for kind in ("mean", "square", "bias", "tail"))
+        moments = Moments(facts["moment_count"], mean, square)
+        bias = BiasReport.from_arrays(found) if found else None
         stored = folder / "draws.zarr"
         draws: dict[str, np.ndarray] | Path = stored
         if not stored.is_dir():
-            draws = part("tail")
+            draws = tail
         elif not facts.get("finished"):
             whole = xr.open_dataset(stored, engine="zarr", consolidated=False, chunks=None)
-            tail = part("tail")
             draws = {
                 name: np.concatenate([whole[name][:, : facts["written"]].values, rest], axis=1)
                 for name, rest in tail.items()
