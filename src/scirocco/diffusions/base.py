@@ -46,9 +46,9 @@ def draw(
     if threads is not None:
         require_count("threads", threads)
     shape = np.broadcast_shapes(x.shape, *(np.shape(p) for p in parameters))
-    state = np.ascontiguousarray(np.broadcast_to(x, shape)).reshape(-1)
+    state = np.ascontiguousarray(np.broadcast_to(x, shape)).reshape(-1, 1)
     flat = tuple(_flat(p, shape) for p in parameters)
-    out = np.empty(state.size)
+    out = np.empty(state.shape)
     key = make_key(seed)
     over_blocks(lambda first, last: kernel(key, step, first, last, state, flat, out), -(-state.size // BLOCK), threads)
     return out.reshape(shape)
@@ -57,18 +57,20 @@ def draw(
 def _flat(parameter: Any, shape: tuple[int, ...]) -> np.ndarray:
     """One entry that serves all, or one for each."""
     array = np.asarray(parameter, np.float64)
-    return array.reshape(1) if array.size == 1 else np.ascontiguousarray(np.broadcast_to(array, shape)).reshape(-1)
+    return (
+        array.reshape(1, 1) if array.size == 1 else np.ascontiguousarray(np.broadcast_to(array, shape)).reshape(-1, 1)
+    )
 
 
 @jit
 def normal_kernel(key: Any, step: int, first: int, last: int, x: Any, parameters: Any, out: Any) -> None:
     """x -> decay x + shift + scale N(0, 1), for blocks ``first`` to ``last``."""
     decay, shift, scale = parameters
-    a, b, c = decay.size > 1, shift.size > 1, scale.size > 1
+    a, b, c = decay.size > 1, shift.size > 1, scale.size > 1  # one entry for all, or one for each
     for block in range(first, last):
         s = open_stream(key, step, block)
         for i in range(block * BLOCK, min(x.size, (block + 1) * BLOCK)):
-            out[i] = decay[i * a] * x[i] + shift[i * b] + scale[i * c] * normal(s)
+            out[i, 0] = decay[i * a, 0] * x[i, 0] + shift[i * b, 0] + scale[i * c, 0] * normal(s)
 
 
 def times(time: Any) -> np.ndarray:

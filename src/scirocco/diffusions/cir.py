@@ -61,18 +61,34 @@ def transition_block(s: Any, x: Any, shape: Any, pull: Any, scale: Any, n: int, 
 
 
 @jit
-def _kernel(key: Any, step: int, first: int, last: int, x: Any, parameters: Any, out: Any) -> None:
+def transition_kernel(key: Any, step: int, first: int, last: int, x: Any, parameters: Any, out: Any) -> None:
+    """Blocks ``first`` to ``last`` of the entries of matrices; a parameter may have one row or column for all."""
     shapes, pulls, scales = parameters
-    a, b, c = shapes.size > 1, pulls.size > 1, scales.size > 1
     work = workspace()
-    shape, pull, scale = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
+    shape, pull, scale, new = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
+    columns = x.shape[1]
+    shape_rows, shape_columns = shapes.shape[0] > 1, shapes.shape[1] > 1
+    pull_rows, pull_columns = pulls.shape[0] > 1, pulls.shape[1] > 1
+    scale_rows, scale_columns = scales.shape[0] > 1, scales.shape[1] > 1
     for block in range(first, last):
         start = block * BLOCK
         n = min(BLOCK, x.size - start)
+        row, column = start // columns, start % columns
         for j in range(n):
-            i = start + j
-            out[i], shape[j], pull[j], scale[j] = x[i], shapes[i * a], pulls[i * b], scales[i * c]
-        transition_block(open_stream(key, step, block), out[start : start + n], shape, pull, scale, n, work)
+            new[j] = x[row, column]
+            shape[j] = shapes[row * shape_rows, column * shape_columns]
+            pull[j] = pulls[row * pull_rows, column * pull_columns]
+            scale[j] = scales[row * scale_rows, column * scale_columns]
+            column += 1
+            if column == columns:
+                row, column = row + 1, 0
+        transition_block(open_stream(key, step, block), new, shape, pull, scale, n, work)
+        row, column = start // columns, start % columns
+        for j in range(n):
+            out[row, column] = new[j]
+            column += 1
+            if column == columns:
+                row, column = row + 1, 0
 
 
 @dataclass(frozen=True)
@@ -130,7 +146,7 @@ class CIR:
         """The state after ``time``, drawn exactly; a function of (seed, step)."""
         x, t = states(x, positive=True), times(time)
         parameters = (self.shape, self._pull(t), self._scale(t))
-        return draw(_kernel, x, parameters, seed=seed, step=step, threads=threads)
+        return draw(transition_kernel, x, parameters, seed=seed, step=step, threads=threads)
 
     def transition_mean(self, x: Any, time: Any) -> np.ndarray:
         """a + (x - a) e^{-bt}."""

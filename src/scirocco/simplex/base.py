@@ -1,0 +1,79 @@
+"""What every simplex sampler shares: the words of its signature and how its settings are read.
+
+A sampler is a frozen dataclass with ``start(weights)`` and ``step(weights, counts)``. It advances ``Weights`` in place,
+given ``Counts``, an unbiased estimate of how often each category occurs in the whole data set; prior + counts is then
+an unbiased estimate of the Dirichlet parameter. Any model of counts can take any sampler.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from scirocco.checks import positive_array, real_array
+
+if TYPE_CHECKING:
+    from scirocco.simplex.weights import Weights
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Estimated counts, rows x categories.
+
+    ``values`` has a column for every category, or only for those in ``columns`` (distinct); the others were not seen
+    in the minibatch and count 0. ``fraction`` is the share n/N of the data in the minibatch. ``exact`` says that the
+    values are no estimate but the counts themselves, as with kept assignments.
+    """
+
+    values: np.ndarray
+    columns: np.ndarray | None = None
+    fraction: float = 1.0
+    exact: bool = False
+
+    def __post_init__(self) -> None:
+        values = real_array("counts", self.values, least=0.0)
+        if values.ndim != 2:
+            raise ValueError(f"counts must have shape (rows, categories); got {values.shape}")
+        if self.columns is not None and np.shape(self.columns) != values.shape[1:]:
+            raise ValueError(f"columns must name the {values.shape[1]} columns of counts; got {np.shape(self.columns)}")
+        if not 0 < self.fraction <= 1:
+            raise ValueError(f"fraction must lie in (0, 1]; got {self.fraction!r}")
+        if self.exact and self.columns is not None:
+            raise ValueError("exact counts must be given for all categories, without columns")
+        object.__setattr__(self, "values", values)
+
+    def dense(self, categories: int) -> np.ndarray:
+        """The counts of all categories."""
+        if self.columns is None:
+            return self.values
+        full = np.zeros((self.values.shape[0], categories))
+        full[:, self.columns] = self.values
+        return full
+
+
+@runtime_checkable
+class SimplexSampler(Protocol):
+    """The grammar of a simplex sampler."""
+
+    def start(self, weights: Weights) -> None:
+        """Make new weights fit for this sampler."""
+
+    def step(self, weights: Weights, counts: Counts) -> None:
+        """One step, in place."""
+
+    def recorded(self, weights: Weights) -> np.ndarray:
+        """The points of the simplex, rows x categories, that a draw records."""
+
+
+def step_size_at(step_size: Any, step: int) -> float:
+    """The step size of a step: schedules are called."""
+    return float(step_size(step)) if callable(step_size) else float(step_size)
+
+
+def require_step_size(step_size: Any) -> None:
+    """Reject step sizes that are not positive and finite; schedules are looked at over their first steps."""
+    for value in [step_size(t) for t in (0, 1, 1000)] if callable(step_size) else [step_size]:
+        if positive_array("step_size", value).ndim:
+            raise ValueError(f"step_size must be one number or a schedule; got {value!r}")

@@ -1,0 +1,161 @@
+"""SCIR with control variates.
+
+    theta <- c Gamma(a_hat + Poisson(theta R / c)),    b_hat = (a_hat - 1) / (a - 1)
+
+    alternative    R = e^(-h b_hat),    c = (1 - R) / b_hat        dtheta = (a_hat - b_hat theta) dt + sqrt(2 theta) dW
+    main           R = e^-h,            c = (1 - R) / b_hat        dtheta = (a_hat/b_hat - theta) dt + sqrt(2 theta/b_hat) dW
+
+with c = h at b_hat = 0. At the mode theta = a - 1 the drift of the first is the same for every minibatch, which is the
+control variate; a is the centre, known, given, or estimated from a larger batch every now and then. A centre a_c that
+is off moves the mean to about a (a_c - 1) / (a - 1). Barile and Nemeth, eq. (18) of the appendix and eq. (7); the
+printed scale of (7), over 2 theta, must read 2 b_hat.
+
+The alternative form is a proper transition for b_hat < 0 too. The main form is not, so components with a chance of more
+than 10^-6 of a_hat <= 1 cannot have it. Where a minibatch sees fewer than about two examples of a category, or a <= 1,
+control variates do harm, up to an infinite variance; such components take plain SCIR steps. The choice is made for each
+component before a minibatch is looked at: choosing by minibatch would bias the mean by 30 %.
+
+Biases of order Var(a_hat) / (a - 1)^2 remain; ``remove_bias`` takes the known value off the recorded weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from scirocco.checks import positive_array, require_choice, require_count
+from scirocco.compiled import jit
+from scirocco.simplex.base import Counts, require_step_size, step_size_at
+from scirocco.simplex.weights import Weights, normalised
+from scirocco.theory import approximate_bias
+
+SMALL = 1e-9  # |h b_hat| below which its limit 0 is taken: to the last bit the same
+SEEN = 2.0  # examples of a category that a minibatch must see on average
+RARE = 1e-6  # the chance of a_hat <= 1 that the main form may have
+
+
+@jit
+def _transition_parameters(a_hat: Any, centre: Any, h: float, alternative: bool, pull: Any, scale: Any) -> bool:
+    """R/c and c of every component; False if the main form met a_hat <= 1, where a plain step is put instead."""
+    plain_pull, plain_scale = 1.0 / np.expm1(h), -np.expm1(-h)
+    valid = True
+    for i in range(a_hat.shape[0]):
+        for j in range(a_hat.shape[1]):
+            pull[i, j], scale[i, j] = plain_pull, plain_scale
+            if centre[i, j] > 1.0:
+                b = (a_hat[i, j] - 1.0) / (centre[i, j] - 1.0)
+                if not alternative:
+                    valid &= b > 0.0
+                    if b > 0.0:
+                        pull[i, j], scale[i, j] = b * plain_pull, plain_scale / b
+                elif abs(h * b) < SMALL:
+                    pull[i, j], scale[i, j] = 1.0 / h, h
+                else:
+                    pull[i, j], scale[i, j] = b / np.expm1(h * b), -np.expm1(-h * b) / b
+    return valid
+
+
+@dataclass(frozen=True)
+class SCIRCV:
+    """SCIR with control variates; ``step_size`` is h, a number or a schedule.
+
+    ``form`` is "alternative" or "main". ``centre`` is the Dirichlet parameter a at which control variates are exact:
+    None lets the engine count the whole data set once; an array is taken as it is; with ``recentre_every=l`` it is
+    estimated anew every l steps from ``centre_batch`` examples. ``choose="always"`` gives every component with a > 1 a
+    control variate, for minibatches that are stratified; the default, "rule", only those that gain by it.
+
+    >>> weights = Weights(prior=0.1, categories=3)
+    >>> sampler = SCIRCV(step_size=0.5)
+    >>> sampler.recentre(weights, [[600.0, 390.0, 10.0]], fraction=0.01)
+    >>> weights.centre.T.round(1)                               # the third is too rare for it
+    array([[600.1, 390.1,   0. ]])
+    >>> sampler.step(weights, Counts([[700.0, 200.0, 100.0]], fraction=0.01))
+    """
+
+    step_size: Any
+    form: str = "alternative"
+    centre: Any = None
+    recentre_every: int | None = None
+    centre_batch: int | float = 1000
+    choose: str = "rule"
+    remove_bias: bool = False
+
+    def __post_init__(self) -> None:
+        require_step_size(self.step_size)
+        require_choice("form", self.form, ("alternative", "main"))
+        require_choice("choose", self.choose, ("rule", "always"))
+        if self.recentre_every is not None:
+            require_count("recentre_every", self.recentre_every)
+            if self.centre is not None:
+                raise ValueError("centre and recentre_every cannot both be given: a centre is fixed or estimated")
+        if self.centre is not None:
+            positive_array("centre", self.centre)
+
+    def start(self, weights: Weights) -> None:
+        """Any weights will do; ``recentre`` must follow before the first step."""
+
+    def recentre(self, weights: Weights, counts: Any, fraction: float) -> None:
+        """Take prior + ``counts`` (rows x categories) as the centre, for minibatches of this ``fraction`` of the data.
+
+        Where control variates do not pay the centre is stored as 0, which means a plain step.
+        """
+        weights.catch_up()
+        expected = np.asarray(Counts(counts).values.T)
+        parameter = weights.prior + expected
+        h = step_size_at(self.step_size, weights.steps)
+        chosen = parameter > 1
+        if self.choose == "rule":
+            chosen &= self._pays(weights.prior, expected, h, fraction)
+        weights.centre = np.ascontiguousarray(np.where(chosen, parameter, 0.0))
+        if self.remove_bias:
+            total = np.maximum(expected.sum(axis=0), 2.0)
+            variance = expected * (1 / fraction - 1) * (1 - expected / total) * total / (total - 1)
+            bias = approximate_bias(np.where(chosen, parameter, 2.0), variance * chosen, h, self.form)  # type: ignore[arg-type]
+            weights.shift = np.where(chosen, parameter / (parameter + bias), 1.0)
+
+    def _pays(self, prior: np.ndarray, count: np.ndarray, h: float, fraction: float) -> np.ndarray:
+        """Whether a control variate helps: the minibatch's count taken as Binomial(count, fraction)."""
+        seen = fraction * count
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            if self.form == "main":
+                # a_hat <= 1 as long as at most this many are seen
+                few = np.floor((1 - prior) * fraction)
+                from scipy.stats import binom
+
+                return np.where(prior > 1, seen >= SEEN, binom.cdf(few, np.round(count), fraction) <= RARE)
+            a = prior + count
+            per_example = 2 * h / (fraction * (a - 1))
+            log_rho = -2 * h * (prior - 1) / (a - 1) + count * np.log1p(fraction * np.expm1(-per_example))
+        stable = (log_rho < np.log(0.9)) | (log_rho < np.log(1.1) - 2 * h)
+        return (seen >= SEEN) & stable & (log_rho < 0)
+
+    def step(self, weights: Weights, counts: Counts) -> None:
+        """One exact transition; components without a control variate that ``counts`` does not name wait."""
+        if weights.centre is None:
+            raise ValueError("SCIRCV needs its centre first: call recentre(weights, counts, fraction)")
+        h = step_size_at(self.step_size, weights.steps)
+        columns, values = counts.columns, counts.values
+        if columns is not None:
+            # Those with a control variate move at a rate of their own and are never left behind.
+            due = np.union1d(columns, np.flatnonzero(weights.centre.any(axis=1)))
+            full = np.zeros((values.shape[0], len(due)))
+            full[:, np.searchsorted(due, columns)] = values
+            columns, values = due, full
+        prior, centre = (a if columns is None else a[columns] for a in (weights.prior, weights.centre))
+        a_hat = np.ascontiguousarray(prior + values.T)
+        pull, scale = np.empty_like(a_hat), np.empty_like(a_hat)
+        valid = _transition_parameters(a_hat, centre, h, self.form == "alternative", pull, scale)
+        if not valid and self.choose == "always":
+            raise FloatingPointError(
+                "a minibatch gave a_hat <= 1, for which the main form has no transition: take form='alternative', "
+                "choose='rule', or minibatches stratified by category"
+            )
+        weights.advance(columns, a_hat, pull, scale, h)
+
+    def recorded(self, weights: Weights) -> np.ndarray:
+        """The points of the simplex, their known bias removed if that is wanted."""
+        if weights.shift is None:
+            return weights.proportions()
+        return normalised((weights.catch_up() * weights.shift).T)
