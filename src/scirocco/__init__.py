@@ -38,15 +38,34 @@ _WHERE = {
     "Recipe": "recipe",
     "check_invariance": "recipe",
     "find_mode": "tuning",
+    "sample_dirichlet": "dirichlet",
+    "SCIR": "simplex",
+    "SCIRCV": "simplex",
+    "SGRLD": "simplex",
 }
-_MODULES = {"batches", "diagnostics", "estimators", "integrators", "recipe", "samplers", "schedules", "tuning"}
+_MODULES = {
+    "batches",
+    "diagnostics",
+    "diffusions",
+    "estimators",
+    "integrators",
+    "recipe",
+    "samplers",
+    "schedules",
+    "simplex",
+    "theory",
+    "tuning",
+}
 
 __all__ = [
     "PSGLD",
     "SAGA",
+    "SCIR",
+    "SCIRCV",
     "SGHMC",
     "SGLD",
     "SGNHT",
+    "SGRLD",
     "SVRG",
     "Block",
     "ControlVariate",
@@ -61,6 +80,7 @@ __all__ = [
     "check_invariance",
     "cyclical",
     "diagnostics",
+    "diffusions",
     "estimators",
     "find_mode",
     "integrators",
@@ -68,20 +88,37 @@ __all__ = [
     "recipe",
     "resume",
     "sample",
+    "sample_dirichlet",
     "samplers",
     "schedules",
+    "simplex",
+    "theory",
     "tuning",
 ]
 
 if TYPE_CHECKING:
-    from scirocco import batches, diagnostics, estimators, integrators, recipe, samplers, schedules, tuning
+    from scirocco import (
+        batches,
+        diagnostics,
+        diffusions,
+        estimators,
+        integrators,
+        recipe,
+        samplers,
+        schedules,
+        simplex,
+        theory,
+        tuning,
+    )
     from scirocco.blocks import Block
+    from scirocco.dirichlet import sample_dirichlet
     from scirocco.estimators import SAGA, SVRG, ControlVariate, Plain
     from scirocco.recipe import Recipe, check_invariance
     from scirocco.run import DivergenceError, Trace
     from scirocco.samplers import PSGLD, SGHMC, SGLD, SGNHT, UnderdampedLangevin
     from scirocco.sampling import kernel, resume, sample
     from scirocco.schedules import Decreasing, cyclical
+    from scirocco.simplex import SCIR, SCIRCV, SGRLD
     from scirocco.target import Target
     from scirocco.tuning import find_mode
 

@@ -152,6 +152,13 @@ def resume(
     arrays, meta = checkpoint.read(folder)
     if "settings" not in meta or not checkpoint.part(arrays, "state"):
         raise ValueError(f"{folder} holds a saved trace, not a run that can go on: start it with sample(..., path=...)")
+    if meta.get("kind") == "dirichlet":
+        from scirocco.dirichlet import resume_dirichlet
+
+        return resume_dirichlet(
+            folder, arrays, meta, target, num_samples=num_samples, sampler=sampler, batching=batching,
+            collect=collect, checkpoint_seconds=checkpoint_seconds, progress=progress, prior=initial,
+        )  # fmt: skip
     settings, parts = meta["settings"], meta["parts"]
     if meta["data"] != target.source.fingerprint():
         raise ValueError(f"the data differs from that of the run in {folder}: {_difference(meta['data'], target)}")

@@ -34,6 +34,7 @@ class BiasReport:
     minibatch_share: dict[str, np.ndarray]
     sd_error: dict[str, np.ndarray]
     step_size: float
+    exact_steps: bool = False  # minibatches are the only source of error: the dynamics is not discretised
 
     @property
     def worst(self) -> tuple[str, float]:
@@ -59,11 +60,13 @@ class BiasReport:
         if self.trusted:
             lines.append(f"  below {LIMIT:.0%}: R-hat and ESS describe the posterior")
         else:
-            cause = "minibatch noise" if np.median(share) > 0.5 else "the step size"
+            noisy = self.exact_steps or np.median(share) > 0.5
+            cause = "minibatch noise" if noisy else "the step size"
+            remedy = "SCIRCV" if self.exact_steps else "estimator=ControlVariate()"
             lines.append(
                 "  R-hat and ESS CANNOT BE TRUSTED here: the chains agree with each other on a law that is not the "
                 f"posterior.\n  The main cause is {cause}: take a smaller step_size"
-                + (", a larger batch_size or estimator=ControlVariate()" if cause == "minibatch noise" else "")
+                + (f", a larger batch_size or {remedy}" if noisy else "")
             )
         return "\n".join(lines)
 
@@ -71,7 +74,7 @@ class BiasReport:
         """For saving."""
         arrays = {f"share/{name}": v for name, v in self.minibatch_share.items()}
         arrays |= {f"error/{name}": v for name, v in self.sd_error.items()}
-        return arrays | {"step_size": np.asarray(self.step_size)}
+        return arrays | {"step_size": np.asarray(self.step_size), "exact_steps": np.asarray(self.exact_steps)}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray]) -> BiasReport:
@@ -80,7 +83,7 @@ class BiasReport:
         def part(kind: str) -> dict[str, np.ndarray]:
             return {n.removeprefix(f"{kind}/"): a for n, a in arrays.items() if n.startswith(f"{kind}/")}
 
-        return cls(part("share"), part("error"), float(arrays["step_size"]))
+        return cls(part("share"), part("error"), float(arrays["step_size"]), bool(arrays["exact_steps"]))
 
 
 def bias_report(

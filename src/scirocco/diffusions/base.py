@@ -57,9 +57,8 @@ def draw(
 def _flat(parameter: Any, shape: tuple[int, ...]) -> np.ndarray:
     """One entry that serves all, or one for each."""
     array = np.asarray(parameter, np.float64)
-    return (
-        array.reshape(1, 1) if array.size == 1 else np.ascontiguousarray(np.broadcast_to(array, shape)).reshape(-1, 1)
-    )
+    spread = array if array.size == 1 else np.broadcast_to(array, shape)
+    return np.ascontiguousarray(spread).reshape(-1, 1)
 
 
 @jit

@@ -6,6 +6,7 @@ What JSON cannot hold (functions, closures of optax) is marked opaque, and ``res
 from __future__ import annotations
 
 import dataclasses
+import sys
 import zlib
 from typing import Any
 
@@ -27,7 +28,9 @@ def registry() -> dict[str, type]:
     """The classes that a description may name."""
     from scirocco import batches, estimators, samplers, schedules
 
-    modules = (samplers, estimators, batches, schedules)
+    # The other engine is not loaded for this: who describes its samplers has loaded it.
+    simplex = [sys.modules[name] for name in ("scirocco.simplex",) if name in sys.modules]
+    modules = (samplers, estimators, batches, schedules, *simplex)
     classes = [c for module in modules for c in vars(module).values() if dataclasses.is_dataclass(c)]
     return {c.__name__: c for c in classes if isinstance(c, type)}
 

@@ -3,9 +3,21 @@
 from scirocco.simplex.base import Counts, SimplexSampler
 from scirocco.simplex.counts import KeptCounts, StaleCounts
 from scirocco.simplex.exact import Exact
+from scirocco.simplex.observations import Stratified
 from scirocco.simplex.scir import SCIR
 from scirocco.simplex.scir_cv import SCIRCV
 from scirocco.simplex.sgrld import SGRLD
 from scirocco.simplex.weights import Weights
 
-__all__ = ["SCIR", "SCIRCV", "SGRLD", "Counts", "Exact", "KeptCounts", "SimplexSampler", "StaleCounts", "Weights"]
+__all__ = [
+    "SCIR",
+    "SCIRCV",
+    "SGRLD",
+    "Counts",
+    "Exact",
+    "KeptCounts",
+    "SimplexSampler",
+    "StaleCounts",
+    "Stratified",
+    "Weights",
+]

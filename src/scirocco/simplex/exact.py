@@ -37,6 +37,7 @@ class Exact:
         theta = np.zeros_like(weights.theta)
         weights.transition(theta, weights.prior + counts.dense(weights.categories).T, 0.0, 1.0)
         weights.replace(theta, time=1.0)
+        weights.steps += 1
 
     def recorded(self, weights: Weights) -> np.ndarray:
         """The points of the simplex."""

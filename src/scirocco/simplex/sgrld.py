@@ -5,15 +5,16 @@
 discretised by Euler, in one of four parametrisations of Patterson and Teh (2013), whose epsilon is 2h here. With
 a_hat = prior + counts, N_hat = sum counts, A = sum a_hat, omega the point of the simplex and xi ~ N(0, I):
 
-    expanded_mean       theta <- |theta + h (a_hat - theta - N_hat omega) + sqrt(2 h theta) xi|,  omega = theta / sum theta
+    expanded_mean       theta <- |theta + h (a_hat - theta - N_hat omega) + sqrt(2 h theta) xi|
     expanded_natural    phi = log theta;  phi <- phi + h ((a_hat - 1 - N_hat omega)/theta - 1) + sqrt(2 h/theta) xi
-    reduced_mean        omega <- |omega + h (a_hat/A - omega) + sqrt(2 h/A) (s - omega sum s)| / sum,  s = sqrt(omega) xi
-    reduced_natural     log omega <- log omega + (h/A) (a_hat - 1)/omega + sqrt(2 h/(A omega)) xi,  normalised
+    reduced_mean        s = sqrt(omega) xi;  omega <- |omega + h (a_hat/A - omega) + sqrt(2 h/A) (s - omega sum s)|
+    reduced_natural     log omega <- log omega + (h/A) (a_hat - 1)/omega + sqrt(2 h/(A omega)) xi
 
-The metric of the reduced forms is divided by A, so that h means about the same time in all four. In the expanded forms
-omega ~ Dirichlet(a) and sum theta ~ Gamma(sum prior), independent of it: the weights are not Gamma(a) as in SCIR. Euler
-steps are biased near the boundary, where sparse components live, and the bias falls only as sqrt(h); the natural forms
-have noise of size 1/sqrt(theta) there and fail. They are here for comparison: use SCIR.
+In the expanded forms omega = theta / sum theta; the reduced ones are normalised after the step, and their metric is
+divided by A, so that h means about the same time in all four. In the expanded forms omega ~ Dirichlet(a) and
+sum theta ~ Gamma(sum prior), independent of it: the weights are not Gamma(a) as in SCIR. Euler steps are biased near
+the boundary, where sparse components live, and the bias falls only as sqrt(h); the natural forms have noise of size
+1/sqrt(theta) there and fail. They are here for comparison: use SCIR.
 """
 
 from __future__ import annotations
@@ -53,11 +54,13 @@ class SGRLD:
         require_choice("parametrization", self.parametrization, tuple(_STEPS))
 
     def start(self, weights: Weights) -> None:
-        """Reduced forms live on the simplex itself; natural ones need its interior."""
+        """Reduced forms live on the simplex itself, expanded ones have a total of their own; natural ones no zeros."""
+        theta = weights.proportions().T
         if self.parametrization.endswith("natural"):
-            weights.theta[:] = np.maximum(weights.theta, np.exp(-LARGEST_LOG))
-        if self.parametrization.startswith("reduced"):
-            weights.replace(weights.proportions().T)
+            theta = np.maximum(theta, np.exp(-LARGEST_LOG))
+        weights.replace(theta)
+        if self.parametrization.startswith("expanded"):
+            weights.redraw_totals(np.broadcast_to(weights.prior, theta.shape))
 
     def step(self, weights: Weights, counts: Counts) -> None:
         """One Euler step of all categories: they share the total, so none can wait."""
@@ -67,6 +70,7 @@ class SGRLD:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             new = _STEPS[self.parametrization](theta, weights.prior, counts.dense(weights.categories).T, h, noise)
         weights.replace(new, h)
+        weights.steps += 1
 
     def recorded(self, weights: Weights) -> np.ndarray:
         """The points of the simplex."""

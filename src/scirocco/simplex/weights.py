@@ -15,6 +15,7 @@ most their expected sum: relative to the total at most 1/sqrt(total), a quarter 
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -56,20 +57,20 @@ class Weights:
         shape = (rows, categories) if alpha.ndim == 2 else (1, categories)
         self.prior = np.ascontiguousarray(np.broadcast_to(alpha, shape).T)
         self.key, self.calls, self.steps = make_key(require_seed(seed), *path), 0, 0
-        self.clock, self.time = np.zeros(categories), 0.0
-        self.centre: np.ndarray | None = None  # of control variates; 0 where there is none
-        self.shift: np.ndarray | None = None  # known biases of the weights, to be taken off what is recorded
+        self.clock, self.time, self.behind = np.zeros(categories), 0.0, False  # the clock counts while some are behind
+        self.set_centre(None)
+        self.shift: np.ndarray | None = None  # factors that take known biases off what is recorded
         if initial is None:
             self.theta = np.zeros((categories, rows))
             self.transition(self.theta, self.prior, 0.0, 1.0)
         else:
             given = real_array("initial", initial, least=0.0)
             if given.shape not in ((categories,), (rows, categories)):
-                raise ValueError(
-                    f"initial must have shape ({categories},) or ({rows}, {categories}); got {given.shape}"
-                )
+                allowed = f"({categories},) or ({rows}, {categories})"
+                raise ValueError(f"initial must have shape {allowed}; got {given.shape}")
             self.theta = np.array(np.broadcast_to(given, (rows, categories)).T, order="C")
-        self._refresh_totals()
+        self._prior_total = np.broadcast_to(self.prior, self.theta.shape).sum(axis=0)
+        self._deviation = np.zeros(rows)  # of the expected totals from those of the prior, while some are behind
 
     # Moving.
 
@@ -85,43 +86,46 @@ class Weights:
 
     def catch_up(self, columns: np.ndarray | None = None) -> np.ndarray:
         """Bring categories (all, by default) to the present; their weights, categories x rows."""
-        now, theta, prior = self.time, self._taken(self.theta, columns), self._taken(self.prior, columns)
-        elapsed = now - self._taken(self.clock, columns)
-        behind = np.flatnonzero(elapsed > 0)
-        if len(behind):
-            late, lag, alpha = theta[behind], elapsed[behind, None], prior[behind]
-            expected = ((late - alpha) * np.exp(-lag)).sum(axis=0)
-            self.transition(late, alpha, 1 / np.expm1(np.minimum(lag, 700.0)), -np.expm1(-lag))
-            theta[behind] = late
-            self._deviation += (late - alpha).sum(axis=0) - expected
-            if columns is None:
-                self.clock[:] = now
-                self._refresh_totals()
-            else:
-                self.theta[columns], self.clock[columns] = theta, now
+        theta = self._taken(self.theta, columns)
+        if not self.behind:
+            return theta
+        prior, elapsed = self._taken(self.prior, columns), self.time - self._taken(self.clock, columns)
+        late = np.flatnonzero(elapsed > 0)
+        if len(late):
+            moved, lag, alpha = theta[late], elapsed[late, None], prior[late]
+            expected = ((moved - alpha) * np.exp(-lag)).sum(axis=0)
+            self.transition(moved, alpha, 1 / np.expm1(np.minimum(lag, 700.0)), -np.expm1(-lag))
+            theta[late] = moved
+            if columns is not None:
+                self._deviation += (moved - alpha).sum(axis=0) - expected
+                self.theta[columns], self.clock[columns] = theta, self.time
+        if columns is None:
+            self.behind = False
         return theta
 
     def advance(self, columns: np.ndarray | None, shape: Any, pull: Any, scale: Any, time: float) -> None:
         """One transition of these categories over ``time``, with parameters like theta[columns]; the others wait."""
-        theta, prior = self.catch_up(columns), self._taken(self.prior, columns)
-        before = (theta - prior).sum(axis=0)
-        self.transition(theta, shape, pull, scale)
-        self.time += time
+        theta = self.catch_up(columns)
         self.steps += 1
         if columns is None:
+            self.transition(theta, shape, pull, scale)
+            self.time += time
+            return
+        if not self.behind:  # from here on the expected totals are kept up by what changes
+            self._deviation, self.behind = self.theta.sum(axis=0) - self._prior_total, True
             self.clock[:] = self.time
-            self._refresh_totals()
-        else:
-            self.theta[columns], self.clock[columns] = theta, self.time
-            self._deviation = (self._deviation - before) * np.exp(-time) + (theta - prior).sum(axis=0)
+        before = theta.sum(axis=0)
+        self.transition(theta, shape, pull, scale)
+        self.time += time
+        self.theta[columns], self.clock[columns] = theta, self.time
+        rest = self._taken(self.prior, columns).sum(axis=0)
+        self._deviation = (self._deviation - (before - rest)) * np.exp(-time) + theta.sum(axis=0) - rest
 
     def replace(self, theta: np.ndarray, time: float = 0.0) -> None:
         """New weights, categories x rows, all current, after a step of another kind."""
         self.theta[:] = theta
         self.time += time
-        self.steps += 1
-        self.clock[:] = self.time
-        self._refresh_totals()
+        self.behind = False
 
     def redraw_totals(self, parameter: np.ndarray) -> None:
         """Redraw each row's total from Gamma(sum of ``parameter``, categories x rows), the proportions kept.
@@ -133,12 +137,17 @@ class Weights:
         self.transition(total, parameter.sum(axis=0, keepdims=True), 0.0, 1.0)
         self.theta *= total / self.theta.sum(axis=0)
 
+    def set_centre(self, centre: np.ndarray | None) -> None:
+        """The centre of control variates, categories x rows, 0 for components without; None for none at all."""
+        self.centre = centre
+        self.controlled = np.flatnonzero(np.any(centre, axis=1)) if centre is not None else np.empty(0, np.int64)
+
     # Reading.
 
     @property
     def totals(self) -> np.ndarray:
         """The expected total of each row, given everything that is current."""
-        return self._prior_total + self._deviation
+        return self._prior_total + self._deviation if self.behind else self.theta.sum(axis=0)
 
     def read(self, columns: np.ndarray | None = None) -> np.ndarray:
         """Current points of the simplex at these categories, rows x columns, over the expected totals."""
@@ -150,11 +159,17 @@ class Weights:
 
     # Keeping.
 
+    def copy(self) -> Weights:
+        """Weights that go their own way from here."""
+        new = copy.copy(self)
+        new.unpack(self.pack())
+        return new
+
     def pack(self) -> dict[str, np.ndarray]:
         """Everything that changes, as arrays."""
         arrays = {
             "theta": self.theta, "clock": self.clock, "deviation": self._deviation,
-            "counters": np.array([self.calls, self.steps]), "time": np.array(self.time),
+            "counters": np.array([self.calls, self.steps, self.behind]), "time": np.array(self.time),
         }  # fmt: skip
         return arrays | {n: a for n, a in (("centre", self.centre), ("shift", self.shift)) if a is not None}
 
@@ -163,17 +178,14 @@ class Weights:
         if arrays["theta"].shape != self.theta.shape:
             raise ValueError(f"the saved weights have shape {arrays['theta'].shape}; expected {self.theta.shape}")
         self.theta, self.clock, self._deviation = (arrays[n].copy() for n in ("theta", "clock", "deviation"))
-        self.calls, self.steps = (int(n) for n in arrays["counters"])
-        self.time, self.centre, self.shift = float(arrays["time"]), arrays.get("centre"), arrays.get("shift")
+        self.calls, self.steps = (int(n) for n in arrays["counters"][:2])
+        self.behind = bool(arrays["counters"][2])
+        self.time, self.shift = float(arrays["time"]), arrays.get("shift")
+        self.set_centre(arrays.get("centre"))
 
     @staticmethod
     def _taken(array: np.ndarray, columns: np.ndarray | None) -> np.ndarray:
         return array if columns is None else array[columns]
-
-    def _refresh_totals(self) -> None:
-        """Sums over everything, when everything is current: they also wipe out what rounding has left."""
-        self._prior_total = np.broadcast_to(self.prior, self.theta.shape).sum(axis=0)
-        self._deviation = self.theta.sum(axis=0) - self._prior_total
 
 
 def normalised(theta: np.ndarray) -> np.ndarray:

@@ -1,0 +1,257 @@
+"""Category codes of the observations, in memory or on disk, and the minibatches drawn from them.
+
+    independent         a new simple random sample without replacement at every step: hypergeometric counts
+    with_replacement    independent draws: binomial counts
+    shuffled            epochs: every observation once, in an order that is new each time
+    Stratified(labels)  independent samples of each stratum, as large as its share of the data
+
+Data on disk comes in resident blocks whose rows are shuffled (``batches.stream``); its minibatches are cut from them.
+Minibatches are functions of (seed, chain, step) alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from scirocco.batches.base import batch_rows
+from scirocco.checks import require_choice
+from scirocco.compiled import jit
+from scirocco.random import below, make_key, open_stream
+from scirocco.simplex.base import Counts
+
+WAYS = ("independent", "with_replacement", "shuffled")
+COUNTED_AT_ONCE = 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class Stratified:
+    """Minibatches that take from every stratum its share: ``labels`` gives the stratum of each observation.
+
+    A stratum of N_s observations sends n_s = max(1, n N_s/N, rounded) of them, each of which counts N_s/n_s; the
+    estimate is unbiased, and varies only within strata.
+    """
+
+    labels: Any
+
+
+@jit
+def _distinct(key: Any, step: int, part: int, size: int, n: int) -> Any:
+    """n of the whole numbers below ``size``, without replacement."""
+    s = open_stream(key, step, part)
+    if 3 * n > size:
+        order = np.arange(size)
+        for i in range(n):
+            j = i + below(s, size - i)
+            order[i], order[j] = order[j], order[i]
+        return order[:n]
+    # Few of many: draw, and replace those that were drawn before until all are distinct.
+    chosen = np.empty(n, np.int64)
+    found = 0
+    while found < n:
+        for i in range(found, n):
+            chosen[i] = below(s, size)
+        chosen.sort()
+        found = 1
+        for i in range(1, n):
+            if chosen[i] != chosen[found - 1]:
+                chosen[found] = chosen[i]
+                found += 1
+    return chosen
+
+
+@jit
+def _with_replacement(key: Any, step: int, size: int, n: int) -> Any:
+    s = open_stream(key, step, 0)
+    chosen = np.empty(n, np.int64)
+    for i in range(n):
+        chosen[i] = below(s, size)
+    return chosen
+
+
+@jit
+def _tally(codes: Any, weights: Any, categories: int) -> Any:
+    """Weighted counts of all categories."""
+    counts = np.zeros((1, categories))
+    several = weights.size > 1
+    for i in range(codes.size):
+        counts[0, codes[i]] += weights[i * several]
+    return counts
+
+
+@jit
+def _tally_touched(codes: Any, weights: Any) -> Any:
+    """The categories that occur, and their weighted counts."""
+    order = np.argsort(codes)
+    columns, counts = np.empty(codes.size, np.int64), np.zeros((1, codes.size))
+    several = weights.size > 1
+    m = -1
+    for k in order:
+        if m < 0 or columns[m] != codes[k]:
+            m += 1
+            columns[m] = codes[k]
+        counts[0, m] += weights[k * several]
+    return columns[: m + 1], counts[:, : m + 1]
+
+
+class Observations:
+    """Codes in memory; ``counts(chain, step)`` is the estimate of a minibatch."""
+
+    def __init__(
+        self, codes: np.ndarray, categories: int, batch_size: int | float, way: Any, *, seed: int, lazy: bool
+    ) -> None:
+        self.codes, self.categories, self.lazy, self.seed = codes, categories, lazy, seed
+        self.size = len(codes)
+        self.batch_size = batch_rows(batch_size, self.size)
+        self.way = way
+        self._orders: dict[int, tuple[int, np.ndarray]] = {}
+        self._keys: dict[int, np.ndarray] = {}
+        if isinstance(way, Stratified):
+            self._strata = self._stratify(way.labels)
+            self.batch_size = sum(n for _, n in self._strata)
+        else:
+            require_choice("batching", way, WAYS)
+
+    @property
+    def fraction(self) -> float:
+        """n/N."""
+        return self.batch_size / self.size
+
+    def _stratify(self, labels: Any) -> list[tuple[np.ndarray, int]]:
+        array = np.asarray(labels)
+        if array.shape != (self.size,):
+            raise ValueError(f"labels must name the stratum of each of {self.size} observations; got {array.shape}")
+        names, codes = np.unique(array, return_inverse=True)
+        if len(names) > self.batch_size:
+            raise ValueError(f"batch_size {self.batch_size} is smaller than the number of strata, {len(names)}")
+        members = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
+        return [(rows, max(1, round(self.fraction * len(rows)))) for rows in members]
+
+    def _key(self, chain: int) -> np.ndarray:
+        if chain not in self._keys:
+            self._keys[chain] = make_key(self.seed, 1, chain)
+        return self._keys[chain]
+
+    def _rows(self, chain: int, step: int, n: int) -> np.ndarray:
+        if n == self.size:
+            return np.arange(n)
+        if self.way == "with_replacement":
+            return np.asarray(_with_replacement(self._key(chain), step, self.size, n))
+        if self.way == "shuffled":
+            epoch, k = divmod(step, self.size // n)
+            if self._orders.get(chain, (-1,))[0] != epoch:
+                rng = np.random.default_rng(np.random.SeedSequence([self.seed, 2, chain, epoch]))
+                self._orders[chain] = (epoch, rng.permutation(self.size))
+            return self._orders[chain][1][k * n : (k + 1) * n]
+        return np.asarray(_distinct(self._key(chain), step, 0, self.size, n))
+
+    def counts(self, chain: int, step: int) -> Counts:
+        """The estimated counts of the minibatch of a step."""
+        if isinstance(self.way, Stratified):
+            parts = [
+                rows[_distinct(self._key(chain), step, i, len(rows), n)] for i, (rows, n) in enumerate(self._strata)
+            ]
+            weights = np.repeat([len(rows) / n for rows, n in self._strata], [n for _, n in self._strata])
+            return self._tallied(self.codes[np.concatenate(parts)], weights)
+        rows = self._rows(chain, step, self.batch_size)
+        return self._tallied(self.codes[rows], np.array([self.size / self.batch_size]))
+
+    def _tallied(self, codes: np.ndarray, weights: np.ndarray) -> Counts:
+        if self.lazy:
+            columns, values = _tally_touched(codes, weights)
+            return Counts(values, columns, self.fraction)
+        return Counts(_tally(codes, weights, self.categories), None, self.fraction)
+
+    def larger(self, chain: int, step: int, batch_size: int | float) -> np.ndarray:
+        """Counts estimated from a larger batch, 1 x categories, for a centre or a start."""
+        n = batch_rows(min(batch_size, self.size), self.size)
+        rows = np.asarray(_distinct(make_key(self.seed, 3, chain), step, 0, self.size, n))
+        return np.asarray(_tally(self.codes[rows], np.array([self.size / n]), self.categories))
+
+    def total(self) -> np.ndarray:
+        """The counts of all observations, 1 x categories."""
+        return np.bincount(self.codes, minlength=self.categories)[None].astype(float)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What tells this data from another."""
+        import zlib
+
+        return {"codes": [str(self.codes.dtype), self.size, zlib.crc32(np.ascontiguousarray(self.codes).data)]}
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class StreamedObservations(Observations):
+    """Codes on disk, in shuffled resident blocks; a minibatch is a slice of a block, in an order of the chain's own."""
+
+    def __init__(self, stream: Any, categories: int, batch_size: int | float, *, seed: int, lazy: bool) -> None:
+        from scirocco.batches.stream import Loader
+
+        self.stream, self.categories, self.lazy, self.seed = stream, categories, lazy, seed
+        self.size, self.way = stream.size, "shuffled"
+        self.batch_size = batch_rows(batch_size, self.size)
+        if self.batch_size > stream.resident_rows:
+            raise ValueError(
+                f"batch_size must be at most the rows of a resident block, {stream.resident_rows}; "
+                f"got {self.batch_size}: use a larger block_bytes"
+            )
+        self._loader = Loader(stream, seed, stream.resident_rows)
+        self._orders, self._keys = {}, {}
+
+    def counts(self, chain: int, step: int) -> Counts:
+        """The estimated counts of the minibatch of a step."""
+        rows, n = self.stream.resident_rows, self.batch_size
+        number, k = divmod(step, rows // n)
+        codes = require_codes(self._loader.get(number), self.categories)
+        if self._orders.get(chain, (-1,))[0] != number:
+            rng = np.random.default_rng(np.random.SeedSequence([self.seed, 2, chain, number]))
+            self._orders[chain] = (number, rng.permutation(rows))
+        chosen = self._orders[chain][1][k * n : (k + 1) * n]
+        return self._tallied(codes[chosen], np.array([self.size / n]))
+
+    def larger(self, chain: int, step: int, batch_size: int | float) -> np.ndarray:
+        """Counts estimated from the rows of the resident block, or as many of them as are wanted."""
+        rows = self.stream.resident_rows
+        n = min(rows, batch_rows(min(batch_size, self.size), self.size))
+        codes = require_codes(self._loader.get(step // (rows // self.batch_size)), self.categories)
+        chosen = np.asarray(_distinct(make_key(self.seed, 3, chain), step, 0, rows, n))
+        return np.asarray(_tally(codes[chosen], np.array([self.size / n]), self.categories))
+
+    def total(self) -> np.ndarray:
+        """The counts of all observations, in one pass over the files."""
+        counts = np.zeros(self.categories)
+        for piece in self.stream.in_order(COUNTED_AT_ONCE):
+            counts += np.bincount(require_codes(piece, self.categories), minlength=self.categories)
+        return counts[None]
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What tells this data from another."""
+        found: dict[str, Any] = self.stream.fingerprint()
+        return found
+
+    def close(self) -> None:
+        """Stop reading ahead."""
+        self._loader.close()
+
+
+def require_codes(data: Any, categories: int | None) -> np.ndarray:
+    """A vector of category codes from 0 to categories - 1."""
+    if isinstance(data, dict):
+        if len(data) != 1:
+            raise ValueError(f"data must be one column of category codes; got {', '.join(data)}: choose with columns=")
+        data = next(iter(data.values()))
+    codes = np.asarray(data)
+    if codes.ndim != 1 or not codes.size:
+        raise ValueError(f"data must be a vector of category codes, not empty; got shape {codes.shape}")
+    if codes.dtype.kind == "f" and np.all(np.isfinite(codes)) and np.all(codes == np.floor(codes)):
+        codes = codes.astype(np.int64)
+    if codes.dtype.kind not in "iu":
+        raise TypeError(f"data must be whole numbers, the codes of categories; got dtype {codes.dtype}")
+    if codes.min() < 0:
+        raise ValueError(f"data must not be negative: codes start at 0; got {codes.min()} in row {int(codes.argmin())}")
+    if categories is not None and codes.max() >= categories:
+        raise ValueError(f"data must lie below the number of categories, {categories}; got {codes.max()}")
+    return codes
