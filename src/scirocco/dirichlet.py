@@ -172,16 +172,16 @@ class SimplexEngine:
         return {}
 
     def report(self, progressed: Progressed) -> BiasReport | None:
-        """How far the sampled sds are from the posterior's, from the law of the sampler and the mean of the draws."""
+        """How far the sampled sds are from the posterior's, by the law of the sampler."""
         sampler, observed = self.sampler, self.observations
         if not isinstance(sampler, SCIR | SCIRCV) or isinstance(observed.way, Stratified):
             return None
         if progressed.moments.count < 2 or observed.fraction == 1:
             return None
         size, n, h = observed.size, observed.batch_size, step_size_at(sampler.step_size, progressed.step)
-        omega = progressed.moments.pooled()[0]["omega"]
-        count = np.clip(omega * (self.prior.sum() + size) - self.prior, 0.0, size)
+        count = observed.typical()[0]
         parameter, share = self.prior + count, count / size
+        omega = parameter / parameter.sum()
         # Noise of plain components, as far as it sums to zero, leaves the total alone; that of control variates is
         # small and taken as independent.
         plain = np.ones(share.size, bool)
@@ -190,9 +190,8 @@ class SimplexEngine:
         centre = progressed.state.chains[0].centre
         if centre is not None:
             plain = centre[:, 0] <= 1
-        extra = np.where(
-            plain, noise * share * (1 - share), self._controlled_extra(count, h) if centre is not None else 0.0
-        )
+        controlled = np.zeros(share.size) if centre is None else self._controlled_extra(count, h)
+        extra = np.where(plain, noise * share * (1 - share), controlled)
         among = share[plain].sum()
         total = extra[~plain].sum() + noise * among * (1 - among)
         with_total = np.where(plain, noise * share * (1 - among), extra)
