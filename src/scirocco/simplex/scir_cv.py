@@ -35,7 +35,7 @@ from scirocco.theory import EstimateLaw, approximate_bias, prefers_control_varia
 SMALL = 1e-9  # |h b_hat| below which its limit 0 is taken: to the last bit the same
 SEEN = 2.0  # examples of a category that a minibatch must see on average
 SURE = 20.0  # seen this often, control variates pay wherever they are stable
-ENUMERATED = 200  # different counts whose exact laws decide; for more of them, and for a moving centre, the rule does
+ENUMERATED = 200  # at most so many different counts are decided by their exact laws; a tenth for a moving centre
 RARE = 1e-6  # the chance of a_hat <= 1 that the main form may have
 
 
@@ -149,11 +149,10 @@ class SCIRCV:
             return _main_exists(prior, count, fraction)
         doubtful, pays = _alternative_pays(prior, count, h, fraction)
         pairs, which = np.unique(np.stack([prior[doubtful], count[doubtful]]), axis=1, return_inverse=True)
-        fixed = self.recentre_every is None and np.all(pairs[1] == np.round(pairs[1]))
-        if fixed and pairs.shape[1] <= ENUMERATED:
+        if pairs.shape[1] <= (ENUMERATED if self.recentre_every is None else ENUMERATED // 10):
             size = round(count.sum() / count.shape[1])
             n = max(1, round(fraction * size))
-            laws = [EstimateLaw.hypergeometric(size, int(c), n, float(p)) for p, c in pairs.T]
+            laws = [EstimateLaw.hypergeometric(size, round(c), n, float(p)) for p, c in pairs.T]
             pays[doubtful] = np.array([prefers_control_variate(law, h) for law in laws], bool)[which.reshape(-1)]
         return pays
 
