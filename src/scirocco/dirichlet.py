@@ -195,14 +195,12 @@ class SimplexEngine:
         among = share[plain].sum()
         total = extra[~plain].sum() + noise * among * (1 - among)
         with_total = np.where(plain, noise * share * (1 - among), extra)
-        added = extra - 2 * omega * with_total + omega**2 * total
-        ratio = 1 + added / np.maximum(parameter * (1 - omega), np.finfo(float).tiny)
-        return BiasReport(
-            {"omega": np.maximum(extra, 0) / (np.maximum(extra, 0) + parameter)},
-            {"omega": np.sqrt(np.maximum(ratio, 0)) - 1},
-            h,
-            exact_steps=True,
-        )
+        with np.errstate(invalid="ignore"):  # of infinite variances
+            added = extra - 2 * omega * with_total + omega**2 * total
+            ratio = 1 + added / np.maximum(parameter * (1 - omega), np.finfo(float).tiny)
+            share = np.where(np.isinf(extra), 1.0, np.maximum(extra, 0) / (np.maximum(extra, 0) + parameter))
+        error = np.where(np.isnan(ratio), np.inf, np.sqrt(np.maximum(ratio, 0)) - 1)
+        return BiasReport({"omega": share}, {"omega": error}, h, exact_steps=True)
 
     def _controlled_extra(self, count: np.ndarray, h: float) -> np.ndarray:
         """Stationary variance beyond the posterior's with a control variate, from exact laws of some of the counts."""

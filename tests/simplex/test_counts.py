@@ -1,0 +1,122 @@
+"""Kept and stale counts, and the Gibbs sampler that kept counts make exact."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import gammaln
+
+from scirocco.simplex import SCIR, Counts, Exact, KeptCounts, StaleCounts, Weights
+
+
+@given(st.data())
+@settings(max_examples=30, deadline=None)
+def test_kept_counts_are_the_counts_of_the_assignments(data):
+    rows, categories, size = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 4)), data.draw(st.integers(1, 12))
+    cell = st.integers(-1, rows * categories - 1)
+    kept = KeptCounts(data.draw(st.lists(cell, min_size=size, max_size=size)), rows, categories)
+    for _ in range(3):
+        chosen = data.draw(st.lists(st.integers(0, size - 1), unique=True))
+        kept.update(np.array(chosen, int), np.array([data.draw(cell) for _ in chosen], int))
+    assigned = kept.cells[kept.cells >= 0]
+    expected = np.bincount(assigned, minlength=rows * categories).reshape(rows, categories)
+    assert np.array_equal(kept.counts.values, expected)
+    assert kept.counts.exact
+
+
+def test_stale_counts_are_unbiased_for_the_renewed_counts():
+    # If every observation were renewed, the counts would be those of ``fresh``: the estimate knows it on average.
+    rng = np.random.default_rng(0)
+    old, fresh = rng.integers(0, 4, 200), rng.integers(0, 4, 200)
+    found = []
+    for _ in range(400):
+        stale = StaleCounts(old, 1, 4)
+        chosen = rng.choice(200, 100, replace=False)
+        found.append(stale.estimate(chosen, fresh[chosen]).values[0])
+        assert stale.clipped == 0
+    error = np.std(found, axis=0) / np.sqrt(len(found))
+    assert np.all(np.abs(np.mean(found, axis=0) - np.bincount(fresh)) < 4.5 * error)
+    # Nothing changes: no noise at all.
+    assert np.array_equal(StaleCounts(old, 1, 4).estimate([3, 4], old[[3, 4]]).values[0], np.bincount(old))
+
+
+def test_stale_counts_never_fall_below_zero_and_say_so():
+    stale = StaleCounts([0, 0, 1, 1], 1, 2)
+    estimate = stale.estimate([0], [1])
+    assert np.array_equal(estimate.values, [[0.0, 6.0]])
+    assert stale.clipped == 1
+
+
+# A mixture of two categorical laws, small enough to enumerate all assignments.
+
+X, PRIOR = np.array([0, 0, 1, 2, 2, 2]), 0.7
+
+
+def exact_cluster_sizes():
+    """P(k of the observations are in the first cluster), by enumeration with the weights of Polya urns."""
+    weight = np.zeros(len(X) + 1)
+    for z in itertools.product((0, 1), repeat=len(X)):
+        log = 0.0
+        for row in (0, 1):
+            counts = np.bincount(X[np.array(z) == row], minlength=3)
+            log += (
+                gammaln(3 * PRIOR)
+                - gammaln(3 * PRIOR + counts.sum())
+                + np.sum(gammaln(PRIOR + counts) - gammaln(PRIOR))
+            )
+        weight[sum(np.array(z) == 0)] += np.exp(log)
+    return weight / weight.sum()
+
+
+@pytest.mark.parametrize("sampler", [SCIR(0.7), Exact()], ids=["SCIR", "Exact"])
+def test_minibatch_gibbs_with_kept_assignments_is_exact(sampler):
+    rng = np.random.default_rng(1)
+    kept, weights = KeptCounts(X.copy(), rows=2, categories=3), Weights(PRIOR, rows=2, categories=3, seed=1)
+    steps = 15_000
+    uniforms, minibatches = rng.random((steps, 3)), rng.permuted(np.tile(np.arange(len(X)), (steps, 1)), axis=1)[:, :3]
+    path = np.empty(steps, int)
+    for t in range(steps):
+        sampler.step(weights, kept.counts)
+        chosen = minibatches[t]  # half of the observations, the others wait
+        omega = weights.proportions()[:, X[chosen]]
+        rows = (uniforms[t] * omega.sum(axis=0) > omega[0]).astype(int)
+        kept.update(chosen, rows * 3 + X[chosen])
+        path[t] = np.sum(kept.cells < 3)
+    batches = np.array([np.bincount(part, minlength=len(X) + 1) / len(part) for part in np.split(path, 30)])
+    error = batches.std(axis=0, ddof=1) / np.sqrt(len(batches))
+    assert np.all(np.abs(batches.mean(axis=0) - exact_cluster_sizes()) < 4.5 * error + 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: KeptCounts([0, 9], 2, 3), "cells must lie between -1 and rows"),
+        (lambda: KeptCounts([0.5], 2, 3), "vector of whole numbers"),
+        (lambda: KeptCounts([0, 1], 2, 3).update([2], [0]), "observations must lie between 0 and 1"),
+        (lambda: KeptCounts([0, 1], 2, 3).update([1], [0, 1]), "one entry for each observation"),
+        (lambda: StaleCounts([0, 1], 2, 3).estimate([], []), "empty minibatch"),
+        (lambda: Counts([[1.0, -1.0]]), "counts must be finite and at least 0"),
+        (lambda: Counts([[1.0, np.nan]]), "counts must be finite"),
+        (lambda: Counts([1.0, 2.0]), "shape"),
+        (lambda: Counts([[1.0, 2.0]], columns=np.array([1])), "columns must name"),
+        (lambda: Counts([[1.0, 2.0]], fraction=0.0), "fraction must lie in"),
+        (lambda: Counts([[1.0]], columns=np.array([0]), exact=True), "exact counts must be given for all"),
+        (lambda: Weights(0.0, categories=3), "prior must be finite and greater than 0"),
+        (lambda: Weights(0.1), "categories must be given"),
+        (lambda: Weights([0.1, 0.2], categories=3), "prior must be a number or have shape"),
+        (lambda: Weights(0.1, categories=1), "categories must be a whole number of at least 2"),
+        (lambda: Weights(0.1, categories=3, initial=[1.0, -1.0, 0.0]), "initial must be"),
+        (lambda: Weights(0.1, categories=2, initial=[0.0, 0.0]).proportions(), "row 0 have underflowed"),
+        (lambda: SCIR(0.0), "step_size must be finite and greater than 0"),
+        (lambda: SCIR(lambda t: -1.0), "step_size must be"),
+        (
+            lambda: Exact().step(Weights(0.1, categories=2), Counts([[1.0, 2.0]], fraction=0.5)),
+            "Exact needs exact counts",
+        ),
+    ],
+)
+def test_bad_input(call, words):
+    with pytest.raises((ValueError, TypeError, FloatingPointError), match=words):
+        call()

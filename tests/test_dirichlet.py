@@ -1,0 +1,279 @@
+"""``sample_dirichlet``: its laws, its report, its data, resuming, threads and wrong input."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import scirocco as sc
+from scirocco.simplex import Counts, Exact, Stratified, Weights
+from scirocco.simplex.observations import Observations
+
+COUNTS = np.array([800, 100, 100, 0, 0])
+CODES = np.random.default_rng(0).permutation(np.repeat(np.arange(5), COUNTS))
+PRIOR = np.full(5, 0.1)
+PARAMETER = PRIOR + COUNTS
+
+
+def run(sampler=None, **settings):
+    options = {"batch_size": 10, "num_samples": 200, "burn_in": 50, "chains": 2, "seed": 3} | settings
+    return sc.sample_dirichlet(CODES, PRIOR, sc.SCIR(0.1) if sampler is None else sampler, **options)
+
+
+# Laws.
+
+
+@pytest.mark.parametrize(
+    ("sampler", "settings", "limit"),
+    [
+        (Exact(), {"batch_size": 1.0}, 0.03),
+        (sc.SCIR(1.0), {"batch_size": 1.0}, 0.03),
+        (sc.SCIR(1.0), {"batch_size": 50, "lazy": True}, None),
+        (sc.SCIR(0.05), {"batch_size": 500, "thin": 10}, 0.06),
+        (sc.SCIRCV(0.4), {"batch_size": 100, "thin": 3}, 0.06),
+        (sc.SCIRCV(0.4, remove_bias=True), {"batch_size": 100, "thin": 3, "lazy": True}, 0.06),
+    ],
+)
+def test_the_posterior_is_sampled(sampler, settings, limit):
+    trace = run(sampler, num_samples=400, burn_in=100, chains=4, **settings)
+    omega = trace.posterior["omega"].values
+    assert np.allclose(omega.sum(axis=2), 1)
+    distance = sc.diagnostics.ks_distance(omega, PARAMETER)
+    assert distance < (limit or 0.2)
+    if limit is None:  # so large a step inflates the dense components: the distance must show it
+        assert distance > 0.08
+
+
+@pytest.mark.parametrize("sampler", [sc.SCIR(0.1), sc.SCIRCV(0.5)], ids=["SCIR", "SCIRCV"])
+def test_the_bias_report_predicts_the_inflation(sampler):
+    trace = run(sampler, num_samples=6000, burn_in=100, chains=2, thin=1)
+    exact = np.sqrt(stats.dirichlet(PARAMETER).var())
+    found = np.sqrt(trace.variance["omega"]) / exact - 1
+    predicted = trace.bias.sd_error["omega"]
+    assert predicted[0] > 0.1
+    np.testing.assert_allclose(1 + found[:3], 1 + predicted[:3], rtol=0.15)
+    assert np.all(predicted[3:] == pytest.approx(0, abs=0.02))  # empty categories are exact
+    assert not trace.bias.trusted
+    assert "minibatch noise" in str(trace.summary())
+
+
+def test_no_report_where_no_law_is_known():
+    assert run(sc.SGRLD(0.01)).bias is None
+    assert run(Exact(), batch_size=1.0).bias is None
+
+
+def test_a_centre_that_moves():
+    trace = run(sc.SCIRCV(0.2, recentre_every=20, centre_batch=500), batch_size=100, num_samples=2000, chains=4)
+    np.testing.assert_allclose(trace.mean["omega"][:3], PARAMETER[:3] / PARAMETER.sum(), rtol=0.03)
+
+
+def test_a_centre_that_is_given():
+    known = run(sc.SCIRCV(0.2), num_samples=20)
+    given = run(sc.SCIRCV(0.2, centre=PARAMETER), num_samples=20)
+    np.testing.assert_array_equal(known.posterior["omega"], given.posterior["omega"])
+
+
+# Minibatches.
+
+
+@pytest.mark.parametrize("n", [30, 400])
+def test_independent_minibatches_are_hypergeometric(n):
+    seen = Observations(CODES, 5, n, "independent", seed=1, lazy=False)
+    counts = np.array([seen.counts(0, t).values[0] for t in range(2000)]) * n / 1000
+    assert np.allclose(counts, np.round(counts))
+    values = np.arange(int(stats.hypergeom.ppf(1e-3, 1000, 100, n)), int(stats.hypergeom.ppf(0.999, 1000, 100, n)) + 1)
+    expected = np.diff(np.r_[0, stats.hypergeom.cdf(values[:-1], 1000, 100, n), 1]) * 2000
+    found = np.histogram(np.round(counts[:, 1]), np.r_[-1, values[:-1], 1e9] + 0.5)[0]
+    assert stats.chisquare(found, expected).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("way", ["independent", "with_replacement", "shuffled"])
+@pytest.mark.parametrize("lazy", [False, True])
+def test_estimates_are_unbiased(way, lazy):
+    seen = Observations(CODES, 5, 50, way, seed=2, lazy=lazy)
+    counts = np.array([seen.counts(0, t).dense(5)[0] for t in range(2000)])
+    error = counts.std(axis=0) / np.sqrt(len(counts)) + 1e-9
+    assert np.all(np.abs(counts.mean(axis=0) - COUNTS) < 4.5 * error)
+    if way == "shuffled":  # an epoch sees everything once
+        np.testing.assert_allclose(counts[:20].mean(axis=0), COUNTS)
+
+
+def test_stratified_minibatches():
+    labels = np.where(CODES == 0, "big", "small")
+    seen = Observations(CODES, 5, 40, Stratified(labels), seed=2, lazy=False)
+    counts = np.array([seen.counts(0, t).values[0] for t in range(1000)])
+    assert np.all(counts[:, 0] == 800)
+    assert np.all(np.abs(counts.mean(axis=0) - COUNTS)[1:3] < 4.5 * counts.std(axis=0)[1:3] / np.sqrt(1000))
+    # With a_hat above 1 in every minibatch the main form exists, and it says so where not.
+    trace = run(sc.SCIRCV(0.3, form="main", choose="always"), batching=Stratified(CODES), num_samples=500, chains=4)
+    assert trace.mean["omega"][0] == pytest.approx(0.8, abs=0.01)
+    with pytest.raises(FloatingPointError, match="a_hat <= 1"):
+        run(sc.SCIRCV(0.3, form="main", choose="always"))
+
+
+# Streams, resuming, threads.
+
+
+def test_codes_on_disk(tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    many = np.tile(CODES, 20)
+    np.save(tmp_path / "codes.npy", many)
+    pq.write_table(pa.table({"code": many}), tmp_path / "codes.parquet", row_group_size=3000)
+    sources = [
+        sc.batches.MemoryMapped(tmp_path / "codes.npy", block_bytes=40_000),
+        sc.batches.Parquet(tmp_path / "codes.parquet", block_bytes=40_000),
+    ]
+    for source in sources:
+        assert source.resident_rows < len(many)
+        trace = sc.sample_dirichlet(source, PRIOR, sc.SCIRCV(0.2), batch_size=500, num_samples=300, chains=2)
+        np.testing.assert_allclose(trace.mean["omega"][:3], COUNTS[:3] / 1000, rtol=0.05)
+        assert trace.bias is not None
+    trace = sc.sample_dirichlet(np.load(tmp_path / "codes.npy", mmap_mode="r"), PRIOR, num_samples=50, burn_in=10)
+    assert trace.count == 50
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize("sampler", [sc.SCIR(sc.Decreasing(0.1)), sc.SCIRCV(0.2, recentre_every=7), sc.SGRLD(0.01)])
+def test_resuming_is_bit_identical(tmp_path, sampler, lazy):
+    whole = run(sampler, num_samples=60, thin=2, lazy=lazy)
+    run(sampler, num_samples=25, thin=2, lazy=lazy, path=tmp_path / "run")
+    resumed = sc.resume(tmp_path / "run", CODES, num_samples=60)
+    np.testing.assert_array_equal(whole.posterior["omega"], resumed.posterior["omega"])
+    np.testing.assert_allclose(whole.mean["omega"], resumed.mean["omega"])
+
+
+def test_resuming_a_stream_is_bit_identical(tmp_path):
+    np.save(tmp_path / "codes.npy", CODES)
+    source = sc.batches.MemoryMapped(tmp_path / "codes.npy", block_bytes=2400)
+    settings = {"batch_size": 50, "burn_in": 5, "chains": 2}
+    whole = sc.sample_dirichlet(source, PRIOR, sc.SCIR(0.1), num_samples=60, **settings)
+    sc.sample_dirichlet(source, PRIOR, sc.SCIR(0.1), num_samples=20, path=tmp_path / "run", **settings)
+    resumed = sc.resume(tmp_path / "run", source, num_samples=60)
+    np.testing.assert_array_equal(whole.posterior["omega"], resumed.posterior["omega"])
+
+
+def test_resume_refuses_what_differs(tmp_path):
+    run(num_samples=5, path=tmp_path / "run")
+    with pytest.raises(ValueError, match="the data differs"):
+        sc.resume(tmp_path / "run", CODES[::-1].copy())
+    with pytest.raises(ValueError, match="the run had sampler"):
+        sc.resume(tmp_path / "run", CODES, sampler=sc.SCIR(0.2))
+    with pytest.raises(ValueError, match="collect"):
+        sc.resume(tmp_path / "run", CODES, collect=np.max)
+    with pytest.raises(FileExistsError, match="not empty"):
+        run(num_samples=5, path=tmp_path / "run")
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_results_depend_on_the_seed_alone(lazy):
+    codes = np.random.default_rng(1).integers(0, 5000, 20_000)
+    settings = {"batch_size": 2000, "num_samples": 3, "burn_in": 5, "chains": 2, "lazy": lazy}
+    one, five, again = (
+        sc.sample_dirichlet(codes, 0.1, sc.SCIR(0.1), seed=seed, threads=threads, **settings).posterior["omega"].values
+        for seed, threads in ((1, 1), (1, 5), (2, 1))
+    )
+    np.testing.assert_array_equal(one, five)
+    assert not np.any(one == again)
+    assert not np.any(one[0] == one[1])
+
+
+def test_trace_arviz_and_collect():
+    trace = run(collect=lambda omega: {"largest": omega.max(), "entropy": -np.sum(omega[:3] * np.log(omega[:3]))})
+    assert dict(trace.posterior.sizes) == {"chain": 2, "draw": 200}
+    assert set(trace.posterior.data_vars) == {"largest", "entropy"}
+    assert trace.to_arviz() is not None
+    assert trace.mean["omega"].shape == (5,)  # moments of everything, whatever is stored
+    nothing = run(collect=False)
+    assert nothing.count == 200
+    assert "moments only" in str(nothing.summary())
+
+
+def test_divergence_keeps_what_was_sampled():
+    rare = np.repeat([0, 1], [997, 3])  # an unseen category with a > 1 grows: the variance is infinite
+    with pytest.raises(sc.DivergenceError, match="no longer finite after step") as caught:
+        sc.sample_dirichlet(rare, 0.1, sc.SCIRCV(20.0, choose="always"), batch_size=10, num_samples=5000, burn_in=0)
+    trace = caught.value.trace
+    assert 0 < trace.count < 5000
+    assert not trace.bias.trusted
+    assert np.all(np.isfinite(trace.posterior["omega"]))
+
+
+def test_initial_weights_and_categories():
+    trace = sc.sample_dirichlet(CODES, 0.1, sc.SCIR(1e-6), initial=[1, 2, 3, 4], categories=4, burn_in=0, num_samples=2)
+    np.testing.assert_allclose(trace.posterior["omega"][0, 0], [0.1, 0.2, 0.3, 0.4], atol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"data": np.array([0, -1])}, "data must not be negative"),
+        ({"data": np.array([0, 7])}, "below the number of categories, 5; got 7"),
+        ({"data": np.array([0.5, 1.0])}, "data must be whole numbers"),
+        ({"data": np.array([0.0, np.nan])}, "data must be whole numbers"),
+        ({"data": np.array(["a", "b"])}, "data must be whole numbers"),
+        ({"data": np.array([], int)}, "not empty"),
+        ({"data": np.zeros((2, 2), int)}, "vector of category codes"),
+        ({"prior": 0.0}, "prior must be finite and greater than 0"),
+        ({"prior": [0.1, np.nan, 0.1, 0.1, 0.1]}, r"prior must be finite.*at \[1\]"),
+        ({"prior": [0.1, 0.1], "categories": 5}, "prior must have one entry for each of 5"),
+        ({"sampler": sc.SGLD(0.1)}, "sampler must be SCIR"),
+        ({"batch_size": 0}, "batch_size must lie between"),
+        ({"batch_size": 1001}, "batch_size must lie between"),
+        ({"num_samples": 0}, "num_samples must be"),
+        ({"burn_in": -1}, "burn_in must be"),
+        ({"chains": 1.5}, "chains must be"),
+        ({"seed": -1}, "seed must be"),
+        ({"batching": "sorted"}, "batching must be one of"),
+        ({"batching": Stratified([1, 2])}, "labels must name the stratum"),
+        ({"batching": Stratified(np.arange(1000))}, "smaller than the number of strata"),
+        ({"initial": np.zeros(5)}, "not all zero"),
+        ({"initial": [1.0, -1.0, 1.0, 1.0, 1.0]}, "none negative"),
+        ({"collect": "omega"}, "collect must be"),
+        ({"sampler": Exact()}, "Exact needs exact counts"),
+        ({"sampler": sc.SCIRCV(0.1, centre=[1.0, 2.0])}, "centre must have one entry for each of 5"),
+    ],
+)
+def test_bad_input(change, words):
+    arguments = {"data": CODES, "prior": PRIOR, "sampler": sc.SCIR(0.1), "batch_size": 10, "num_samples": 5} | change
+    with pytest.raises((ValueError, TypeError), match=words):
+        sc.sample_dirichlet(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: sc.SCIRCV(0.1, form="other"), "form must be one of"),
+        (lambda: sc.SCIRCV(0.1, choose="never"), "choose must be one of"),
+        (lambda: sc.SCIRCV(0.1, centre=[2.0], recentre_every=3), "cannot both be given"),
+        (lambda: sc.SCIRCV(0.1, recentre_every=0), "recentre_every must be"),
+        (lambda: sc.SGRLD(0.1, "natural"), "parametrization must be one of"),
+        (lambda: sc.SGRLD(np.nan), "step_size must be finite"),
+        (lambda: sc.SCIRCV(0.1).step(Weights(0.1, categories=2), Counts([[1, 2]])), "its centre first"),
+    ],
+)
+def test_bad_settings(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+def test_the_rule_for_control_variates_is_careful():
+    """Where the quick rule chooses a control variate, the exact laws nearly always do too, and never regret it much."""
+    from scirocco.simplex.scir_cv import _alternative_pays
+    from scirocco.theory import EstimateLaw, prefers_control_variate, stationary_moments
+
+    wrong, worst, chosen = 0, 1.0, 0
+    for size in (100, 1000):
+        for n in (size // 50, size // 10, size // 2):
+            for count in np.unique(np.geomspace(1, 0.8 * size, 9).astype(int)):
+                for h in (0.01, 0.1, 0.5, 1.0):
+                    _, pays = _alternative_pays(np.array([0.1]), np.array([float(count)]), h, n / size)
+                    if pays[0]:
+                        chosen += 1
+                        law = EstimateLaw.hypergeometric(size, int(count), n, 0.1)
+                        if not prefers_control_variate(law, h):
+                            wrong += 1
+                            mean, variance = stationary_moments(law, h, "alternative")
+                            error = (mean - law.mean) ** 2 + abs(variance - law.mean)
+                            worst = max(worst, error / (np.tanh(h / 2) * law.variance))
+    assert chosen > 50
+    assert wrong <= 0.02 * chosen
+    assert worst < 2
