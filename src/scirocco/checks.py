@@ -33,8 +33,10 @@ def real_array(name: str, value: Any, *, least: float = -np.inf, open_end: bool 
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
         raise TypeError(f"{name} must be a number or an array of numbers; got {type(value).__name__}") from None
-    good = np.isfinite(array) & ((array > least) if open_end else (array >= least))
-    if not np.all(good):
+    # Two quick passes for good arrays, which most are; NaN makes both comparisons false.
+    low, high = (array.min(), array.max()) if array.size else (np.inf, 0.0)
+    if not (high < np.inf and -np.inf < low and (low > least if open_end else low >= least)):
+        good = np.isfinite(array) & ((array > least) if open_end else (array >= least))
         allowed = "finite" if least == -np.inf else f"finite and {'greater than' if open_end else 'at least'} {least:g}"
         where = np.unravel_index(int(np.argmin(good)), array.shape)
         place = f" at {list(map(int, where))}" if array.ndim else ""

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,8 @@ from scirocco.checks import positive_array, real_array
 from scirocco.compiled import BLOCK, jit
 from scirocco.diffusions.base import SQRT_TWO, draw, states, times
 from scirocco.random import open_stream
-from scirocco.random.bulk import fill_words, gammas, workspace
-from scirocco.random.draws import normal, poisson_from, uniform_from
+from scirocco.random.bulk import exponentials_of, fill_uniforms, gammas, workspace
+from scirocco.random.draws import normal, poisson_from
 
 SQRT_HALF = math.sqrt(0.5)
 
@@ -35,29 +36,49 @@ SQRT_HALF = math.sqrt(0.5)
 @jit
 def transition_block(s: Any, x: Any, shape: Any, pull: Any, scale: Any, n: int, work: Any) -> None:
     """``x[i] <- scale[i] Gamma(shape[i] + Poisson(pull[i] x[i]))`` for i < n <= BLOCK; overwrites shape and pull."""
-    words, lists, _ = work
-    fill_words(s, words, n)
-    undecided, m = lists[0], 0
+    words, lists, numbers = work
+    counted, large = lists[0], lists[3]
+    none, squares = numbers[0], numbers[5]
+    u = fill_uniforms(s, words, n)
     for i in range(n):
-        mean = pull[i] * x[i]
-        x[i] = uniform_from(words[i])
+        pull[i] *= x[i]  # the Poisson mean
+    m, k = 0, 0
+    for i in range(n):
+        large[m], counted[k] = i, i
+        m += shape[i] > 0.5
         # Below 1 - mean < exp(-mean) the Poisson number is surely 0: most entries of a sparse vector end here.
-        is_open = (shape[i] > 0.5) | (x[i] >= 1.0 - mean)
-        undecided[m] = i
-        m += is_open
-        pull[i] = mean if is_open else 0.0
+        k += (shape[i] <= 0.5) & (u[i] >= 1.0 - pull[i])
+    for j in range(k):
+        none[j] = -pull[counted[j]]
+    exponentials_of(none, numbers[1], k)
+    for j in range(k):
+        shape[counted[j]] += poisson_from(s, u[counted[j]], pull[counted[j]], none[j])
     for j in range(m):
-        i = undecided[j]
-        if shape[i] > 0.5:
-            root = SQRT_HALF * normal(s) + math.sqrt(pull[i])
-            pull[i] = root * root
-            shape[i] -= 0.5
-        else:
-            shape[i] += poisson_from(s, x[i], pull[i])
-            pull[i] = 0.0
+        root = SQRT_HALF * normal(s) + math.sqrt(pull[large[j]])
+        squares[j] = root * root
+        shape[large[j]] -= 0.5
     gammas(s, shape, x, n, work)
+    for j in range(m):
+        x[large[j]] += squares[j]
     for i in range(n):
-        x[i] = scale[i] * (x[i] + pull[i])
+        x[i] *= scale[i]
+
+
+@jit
+def _take(matrix: Any, start: int, n: int, columns: int, out: Any) -> None:
+    """Entries ``start`` to ``start + n``, in the order of rows, of a matrix that may have one row or column for all."""
+    if matrix.size == 1:
+        out[:n] = matrix[0, 0]
+    elif matrix.shape[1] == columns and matrix.shape[0] > 1:
+        out[:n] = matrix.reshape(-1)[start : start + n]
+    else:
+        by_row = matrix.shape[0] > 1
+        row, column = start // columns, start % columns
+        for j in range(n):
+            out[j] = matrix[row, 0] if by_row else matrix[0, column]
+            column += 1
+            if column == columns:
+                row, column = row + 1, 0
 
 
 @jit
@@ -65,30 +86,17 @@ def transition_kernel(key: Any, step: int, first: int, last: int, x: Any, parame
     """Blocks ``first`` to ``last`` of the entries of matrices; a parameter may have one row or column for all."""
     shapes, pulls, scales = parameters
     work = workspace()
-    shape, pull, scale, new = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
-    columns = x.shape[1]
-    shape_rows, shape_columns = shapes.shape[0] > 1, shapes.shape[1] > 1
-    pull_rows, pull_columns = pulls.shape[0] > 1, pulls.shape[1] > 1
-    scale_rows, scale_columns = scales.shape[0] > 1, scales.shape[1] > 1
+    shape, pull, scale = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
+    columns, source, target = x.shape[1], x.reshape(-1), out.reshape(-1)
     for block in range(first, last):
         start = block * BLOCK
         n = min(BLOCK, x.size - start)
-        row, column = start // columns, start % columns
-        for j in range(n):
-            new[j] = x[row, column]
-            shape[j] = shapes[row * shape_rows, column * shape_columns]
-            pull[j] = pulls[row * pull_rows, column * pull_columns]
-            scale[j] = scales[row * scale_rows, column * scale_columns]
-            column += 1
-            if column == columns:
-                row, column = row + 1, 0
+        _take(shapes, start, n, columns, shape)
+        _take(pulls, start, n, columns, pull)
+        _take(scales, start, n, columns, scale)
+        new = target[start : start + n]
+        new[:] = source[start : start + n]
         transition_block(open_stream(key, step, block), new, shape, pull, scale, n, work)
-        row, column = start // columns, start % columns
-        for j in range(n):
-            out[row, column] = new[j]
-            column += 1
-            if column == columns:
-                row, column = row + 1, 0
 
 
 @dataclass(frozen=True)
@@ -126,10 +134,10 @@ class CIR:
             raise ValueError(f"rate must be positive (or negative together with speed); got {rate!r}")
         return cls(shape / rate, speed, np.sqrt(2 * speed / rate))
 
-    @property
+    @cached_property
     def shape(self) -> np.ndarray:
         """k = 2 a b / sigma^2."""
-        return 2 * np.asarray(self.a) * np.asarray(self.b) / np.square(self.sigma)
+        return np.asarray(self.a) * (2 * np.asarray(self.b) / np.square(self.sigma))
 
     def _scale(self, time: np.ndarray) -> np.ndarray:
         """c: half the variance that a state of 1 gains, over its decay."""

@@ -23,11 +23,11 @@ _LEAST = -708.0  # exp of less is not a normal number: zero
 
 @jit
 def workspace() -> Any:
-    """Scratch space for ``gammas`` on up to ``BLOCK`` entries."""
-    words = np.empty(2 * BLOCK, np.uint64)
-    lists = np.empty((3, BLOCK + 1), np.int64)
-    numbers = np.empty((3, BLOCK), np.float64)
-    return words, lists, numbers
+    """Scratch space for ``BLOCK`` entries: random words, lists of entries, numbers.
+
+    ``gammas`` leaves the last list and the last row of numbers alone.
+    """
+    return np.empty(2 * BLOCK, np.uint64), np.empty((4, BLOCK + 1), np.int64), np.empty((6, BLOCK + 1), np.float64)
 
 
 @jit
@@ -48,7 +48,7 @@ def fill_words(s: Any, words: Any, n: int) -> None:
 
 
 @jit
-def _exp(t: Any, scratch: Any, n: int) -> None:
+def exponentials_of(t: Any, scratch: Any, n: int) -> None:
     """``t[:n] = exp(t[:n])`` to the last bit or two, for t < 708: 2^k times a Taylor polynomial of the rest."""
     bits = scratch.view(np.int64)
     for j in range(n):
@@ -78,76 +78,88 @@ def _exp(t: Any, scratch: Any, n: int) -> None:
 
 
 @jit
-def _small(s: Any, shape: Any, out: Any, entries: Any, m: int, doubtful: Any, words: Any, numbers: Any) -> None:
-    """Gammas of shapes below ``SMALL_SHAPE`` for the listed entries; those refused are tried again."""
-    u, x, scratch = numbers[0], numbers[1], numbers[2]
+def fill_uniforms(s: Any, words: Any, n: int) -> Any:
+    """n uniform numbers on (0, 1), made in place of the words: 52 bits become the fraction of a number in [1, 2)."""
+    fill_words(s, words, n)
+    for j in range(n):
+        words[j] = (words[j] >> uint64(12)) | uint64(0x3FF0000000000000)
+    numbers = words.view(np.float64)
+    for j in range(n):
+        numbers[j] -= 1.0 - 2.0**-53
+    return numbers
+
+
+@jit
+def _small(s: Any, shape: Any, entries: Any, m: int, out: Any, work: Any) -> None:
+    """Gammas of shapes below ``SMALL_SHAPE``, ``shape[j]`` for entry ``entries[j]``; those refused are tried again."""
+    words, lists, numbers = work
+    doubtful, x, scratch, bound = lists[2], numbers[2], numbers[3], numbers[4]
     while m > 0:
-        fill_words(s, words, 2 * m)
+        fill_words(s, words, m)
         for j in range(m):
-            x[j] = exponential_from(s, words[2 * j])
+            x[j] = exponential_from(s, words[j])
+        u = fill_uniforms(s, words, m)
         for j in range(m):
-            a = shape[entries[j]]
-            positive = math.e * (1.0 - a)
-            u[j] = uniform_from(words[2 * j + 1]) * (positive + a)
-            x[j] /= -a if u[j] < positive else 1.0 - a
-        _exp(x, scratch, m)
+            positive = math.e * (1.0 - shape[j])
+            u[j] *= positive + shape[j]
+            bound[j] = positive
+            x[j] /= -shape[j] if u[j] < positive else 1.0 - shape[j]
+        exponentials_of(x, scratch, m)
         unsure = 0
         for j in range(m):
-            i = entries[j]
-            out[i] = x[j]
+            out[entries[j]] = x[j]
             doubtful[unsure] = j
-            unsure += u[j] >= math.e * (1.0 - shape[i]) * (1.0 - x[j])
+            unsure += u[j] >= bound[j] * (1.0 - x[j])
         m = 0
         for k in range(unsure):
             j = doubtful[k]
-            i = entries[j]
-            a = shape[i]
-            positive = math.e * (1.0 - a)
-            if u[j] < positive:
-                refused = u[j] >= positive * math.exp(-x[j])
+            if u[j] < bound[j]:
+                refused = u[j] >= bound[j] * math.exp(-x[j])
             else:
-                refused = u[j] - positive >= a * math.exp(1.0 - x[j]) * x[j]
-            entries[m] = i
+                refused = u[j] - bound[j] >= shape[j] * math.exp(1.0 - x[j]) * x[j]
+            entries[m], shape[m] = entries[j], shape[j]
             m += refused
 
 
 @jit
-def _from_one(s: Any, shape: Any, out: Any, entries: Any, m: int, words: Any) -> None:
-    """Gammas for the listed entries; shapes below 1 are raised by 1 and brought back by U^(1/a)."""
+def _from_one(s: Any, shape: Any, entries: Any, m: int, out: Any, work: Any) -> None:
+    """Gammas of larger shapes; those below 1 are raised by 1 and brought back by U^(1/a)."""
+    words = work[0]
     while m > 0:
         fill_words(s, words, 2 * m)
         left = 0
         for j in range(m):
-            i = entries[j]
-            a = shape[i]
+            a = shape[j]
             d = a + (2.0 / 3.0 if a < 1.0 else -1.0 / 3.0)
             x = normal_from(s, words[2 * j])
             v = 1.0 + x / math.sqrt(9.0 * d)
             v = v * v * v
             u = uniform_from(words[2 * j + 1])
-            out[i] = d * v
+            out[entries[j]] = d * v
             if u >= 1.0 - 0.0331 * (x * x) * (x * x) and (
                 v <= 0.0 or math.log(u) >= 0.5 * x * x + d * (1.0 - v + math.log(v))
             ):
-                entries[left] = i
+                entries[left], shape[left] = entries[j], a
                 left += 1
             elif a < 1.0:
-                out[i] *= math.exp(-exponential(s) / a)
+                out[entries[j]] *= math.exp(-exponential(s) / a)
         m = left
 
 
 @jit
 def gammas(s: Any, shape: Any, out: Any, n: int, work: Any) -> None:
     """``out[i]`` ~ Gamma(shape[i], 1) for i < n <= BLOCK; shape 0 gives 0, a negative one NaN."""
-    words, lists, numbers = work
+    _, lists, numbers = work
     small, other = lists[0], lists[1]
     m, k = 0, 0
     for i in range(n):
         a = shape[i]
-        out[i] = 0.0 if a == 0.0 else math.nan
-        small[m] = i
-        other[k] = i
+        small[m], numbers[0, m] = i, a
+        other[k], numbers[1, k] = i, a
         m += (a > 0.0) & (a < SMALL_SHAPE)
         k += a >= SMALL_SHAPE
-    _small(s, shape, out, small, m, lists[2], words, numbers)
-    _from_one(s, shape, out, other, k, words)
+    if m + k < n:
+        for i in range(n):
+            out[i] = 0.0 if shape[i] == 0.0 else math.nan
+    _small(s, numbers[0], small, m, out, work)
+    _from_one(s, numbers[1], other, k, out, work)

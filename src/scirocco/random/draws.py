@@ -209,14 +209,13 @@ def _poisson_transformed(s: Any, mean: float) -> float:
 
 
 @inlined
-def poisson_from(s: Any, u: float, mean: float) -> float:
-    """Poisson from a uniform number; large means draw from the stream instead.
+def poisson_from(s: Any, u: float, mean: float, none: float) -> float:
+    """Poisson from a uniform number and ``none`` = exp(-mean); large means draw from the stream instead.
 
     Above a mean of 10^8 it is a normal with the skewness put right, whose law is within 10^-8 of the Poisson's.
     """
     if mean < 10.0:
-        k, p = 0, math.exp(-mean)
-        total = p
+        k, p, total = 0, none, none
         while u > total and k < MANY:
             k += 1
             p *= mean * RECIPROCALS[k]
@@ -231,4 +230,4 @@ def poisson_from(s: Any, u: float, mean: float) -> float:
 @inlined
 def poisson(s: Any, mean: float) -> float:
     """Poisson, as a float."""
-    return poisson_from(s, uniform(s), mean)
+    return poisson_from(s, uniform(s), mean, math.exp(-mean))

@@ -92,9 +92,9 @@ class Weights:
         prior, elapsed = self._taken(self.prior, columns), self.time - self._taken(self.clock, columns)
         late = np.flatnonzero(elapsed > 0)
         if len(late):
-            moved, lag, alpha = theta[late], elapsed[late, None], prior[late]
-            expected = ((moved - alpha) * np.exp(-lag)).sum(axis=0)
-            self.transition(moved, alpha, 1 / np.expm1(np.minimum(lag, 700.0)), -np.expm1(-lag))
+            moved, gone, alpha = theta[late], -np.expm1(-elapsed[late, None]), prior[late]
+            expected = ((moved - alpha) * (1 - gone)).sum(axis=0)
+            self.transition(moved, alpha, (1 - gone) / gone, gone)
             theta[late] = moved
             if columns is not None:
                 self._deviation += (moved - alpha).sum(axis=0) - expected
