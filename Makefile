@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint types test-all bench experiments clean
+.PHONY: demo test lint types test-all bench experiments clean clean-compiled
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/demo.py
@@ -28,6 +28,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/gradient_engine.py --peers
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/memory.py
+	$(BIN)/python benchmarks/simplex_engine.py
 
 experiments: $(VENV)/.dev
 	$(BIN)/python experiments/double_well.py --output results
@@ -52,3 +53,7 @@ $(VENV)/.bench: $(VENV)/.dev
 
 clean:
 	rm -rf $(VENV) results build dist
+
+# Numba's cached machine code, which does not notice changes in other files than its own
+clean-compiled:
+	find src -name '*.nb[ic]' -delete
