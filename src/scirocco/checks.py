@@ -14,6 +14,20 @@ def require_count(name: str, value: object, least: int = 1) -> None:
         raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}")
 
 
+def require_run(
+    num_samples: object, burn_in: object, thin: object, chains: object, checkpoint_seconds: float, collect: object
+) -> None:
+    """Reject settings of a run that no engine can take."""
+    for name, value, least in (
+        ("num_samples", num_samples, 1), ("burn_in", burn_in, 0), ("thin", thin, 1), ("chains", chains, 1)
+    ):  # fmt: skip
+        require_count(name, value, least)
+    if not checkpoint_seconds >= 0:
+        raise ValueError(f"checkpoint_seconds must not be negative; got {checkpoint_seconds!r}")
+    if collect is not None and collect is not False and not callable(collect):
+        raise TypeError(f"collect must be a function of what is sampled, None or False; got {collect!r}")
+
+
 def require_choice(name: str, value: object, allowed: Collection[str]) -> None:
     """Reject a name that is not on the list."""
     if value not in allowed:
@@ -40,7 +54,7 @@ def real_array(name: str, value: Any, *, least: float = -np.inf, open_end: bool 
         allowed = "finite" if least == -np.inf else f"finite and {'greater than' if open_end else 'at least'} {least:g}"
         where = np.unravel_index(int(np.argmin(good)), array.shape)
         place = f" at {list(map(int, where))}" if array.ndim else ""
-        raise ValueError(f"{name} must be {allowed}; got {array[where]!r}{place}")
+        raise ValueError(f"{name} must be {allowed}; got {array[where]:g}{place}")
     return array
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from scirocco.batches import MemoryMapped, Stream
-from scirocco.checks import positive_array, require_count, require_seed
+from scirocco.checks import positive_array, require_count, require_run, require_seed
 from scirocco.diagnostics.bias import BiasReport
 from scirocco.run import checkpoint
 from scirocco.run.describe import describe, is_opaque, rebuild
@@ -271,16 +271,10 @@ def sample_dirichlet(
     >>> bool(abs(trace.mean["omega"][0] - 0.7) < 0.02)
     True
     """
-    for name, value in (("num_samples", num_samples), ("thin", thin), ("chains", chains)):
-        require_count(name, value)
-    require_count("burn_in", burn_in, least=0)
-    if not checkpoint_seconds >= 0:
-        raise ValueError(f"checkpoint_seconds must not be negative; got {checkpoint_seconds!r}")
+    require_run(num_samples, burn_in, thin, chains, checkpoint_seconds, collect)
     sampler = SCIR(step_size=0.1) if sampler is None else sampler
     if not isinstance(sampler, SimplexSampler):
         raise TypeError(f"sampler must be SCIR, SCIRCV, SGRLD or simplex.Exact; got {type(sampler).__name__}")
-    if collect is not None and collect is not False and not callable(collect):
-        raise TypeError(f"collect must be a function of omega, None or False; got {collect!r}")
     folder = empty_folder(path)
     source, alpha = _source(data, prior, categories)
     settings = {

@@ -49,9 +49,8 @@ class Engine:
         self._step_keys = jax.random.split(step_root, chains)
         self._start_keys = jax.random.split(start_root, chains)
         self._probe_keys = jax.random.split(probe_root, chains)
-        if collect is not None and collect is not False and not callable(collect):
-            raise TypeError(f"collect must be a function of the parameters, None or False; got {collect!r}")
-        self._collect = (lambda params: {}) if collect is False else (collect or (lambda params: params))
+        chosen = collect if callable(collect) else (lambda params: params)
+        self._collect = (lambda params: {}) if collect is False else chosen
         self._bare = "theta" if collect is None else "value"
         values = jax.eval_shape(self._named, self.example)
         self.variables = {name: (tuple(v.shape), np.dtype(v.dtype)) for name, v in values.items()}

@@ -11,7 +11,7 @@ import numpy as np
 from scirocco.batches import Batching
 from scirocco.blocks import Block
 from scirocco.chain import Kernel
-from scirocco.checks import require_count, require_seed
+from scirocco.checks import require_count, require_run, require_seed
 from scirocco.engine import Engine
 from scirocco.estimators import Estimator
 from scirocco.run import checkpoint
@@ -97,11 +97,7 @@ def sample(
     >>> dict(trace.posterior.sizes)
     {'chain': 2, 'draw': 500}
     """
-    for name, value in (("num_samples", num_samples), ("thin", thin), ("chains", chains)):
-        require_count(name, value)
-    require_count("burn_in", burn_in, least=0)
-    if not checkpoint_seconds >= 0:
-        raise ValueError(f"checkpoint_seconds must not be negative; got {checkpoint_seconds!r}")
+    require_run(num_samples, burn_in, thin, chains, checkpoint_seconds, collect)
     folder = empty_folder(path)
     bound = kernel(
         target, sampler, batch_size=batch_size, estimator=estimator, batching=batching, blocks=blocks, seed=seed

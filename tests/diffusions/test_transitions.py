@@ -192,7 +192,7 @@ def test_minibatch_versions(build, posterior):
         (lambda: CIR(a=1.0, sigma=0.0), "sigma must be finite and greater than 0"),
         (lambda: CIR.gamma(np.nan), "shape must be finite"),
         (lambda: CIR.gamma(1.0).transition(-1.0, 0.1), "x must be finite and at least 0"),
-        (lambda: CIR.gamma(1.0).transition([1.0, np.nan], 0.1), r"got np.float64\(nan\) at \[1\]"),
+        (lambda: CIR.gamma(1.0).transition([1.0, np.nan], 0.1), r"got nan at \[1\]"),
         (lambda: CIR.gamma(1.0).transition(1.0, 0.0), "time must be finite and greater than 0"),
         (lambda: CIR.gamma(1.0).transition(1.0, 0.1, seed=-1), "seed must be"),
         (lambda: CIR.gamma(1.0, rate=-1.0), "rate must be positive"),

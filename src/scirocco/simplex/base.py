@@ -1,14 +1,15 @@
 """What every simplex sampler shares: the words of its signature and how its settings are read.
 
-A sampler is a frozen dataclass with ``start(weights)`` and ``step(weights, counts)``. It advances ``Weights`` in place,
+A sampler is a frozen dataclass with ``step(weights, counts)``. It advances ``Weights`` in place,
 given ``Counts``, an unbiased estimate of how often each category occurs in the whole data set; prior + counts is then
 an unbiased estimate of the Dirichlet parameter. Any model of counts can take any sampler.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -53,18 +54,20 @@ class Counts:
         return full
 
 
-@runtime_checkable
-class SimplexSampler(Protocol):
-    """The grammar of a simplex sampler."""
+class SimplexSampler(ABC):
+    """The grammar of a simplex sampler; its settings are the fields of a frozen dataclass."""
 
     def start(self, weights: Weights) -> None:
-        """Make new weights fit for this sampler."""
+        """Make new weights fit for this sampler; most take any."""
+        weights.catch_up()
 
+    @abstractmethod
     def step(self, weights: Weights, counts: Counts) -> None:
         """One step, in place."""
 
     def recorded(self, weights: Weights) -> np.ndarray:
         """The points of the simplex, rows x categories, that a draw records."""
+        return weights.proportions()
 
 
 def step_size_at(step_size: Any, step: int) -> float:

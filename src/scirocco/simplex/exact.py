@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scirocco.simplex.base import Counts
+from scirocco.simplex.base import Counts, SimplexSampler
 from scirocco.simplex.weights import Weights
 
 
 @dataclass(frozen=True)
-class Exact:
+class Exact(SimplexSampler):
     """Independent draws from the Dirichlet posterior.
 
     >>> weights = Weights(prior=0.1, categories=3)
@@ -26,9 +26,6 @@ class Exact:
     >>> bool(abs(weights.proportions()[0, 0] - 0.6) < 0.3)
     True
     """
-
-    def start(self, weights: Weights) -> None:
-        """Any weights will do."""
 
     def step(self, weights: Weights, counts: Counts) -> None:
         """A fresh draw."""
@@ -38,7 +35,3 @@ class Exact:
         weights.transition(theta, weights.prior + counts.dense(weights.categories).T, 0.0, 1.0)
         weights.replace(theta, time=1.0)
         weights.steps += 1
-
-    def recorded(self, weights: Weights) -> np.ndarray:
-        """The points of the simplex."""
-        return weights.proportions()

@@ -185,7 +185,8 @@ class Observations:
         return {"codes": [str(self.codes.dtype), self.size, zlib.crc32(np.ascontiguousarray(self.codes).data)]}
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Let go of the orders of epochs."""
+        self._orders.clear()
 
 
 class StreamedObservations(Observations):

@@ -22,12 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from scirocco.simplex.base import Counts, require_step_size, step_size_at
+from scirocco.simplex.base import Counts, SimplexSampler, require_step_size, step_size_at
 from scirocco.simplex.weights import Weights
 
 
 @dataclass(frozen=True)
-class SCIR:
+class SCIR(SimplexSampler):
     """Stochastic Cox-Ingersoll-Ross process; ``step_size`` is h, a number or a schedule.
 
     >>> weights = Weights(prior=0.1, categories=4)
@@ -42,9 +42,6 @@ class SCIR:
     def __post_init__(self) -> None:
         require_step_size(self.step_size)
 
-    def start(self, weights: Weights) -> None:
-        """Any weights will do."""
-
     def step(self, weights: Weights, counts: Counts) -> None:
         """One exact transition; categories that ``counts`` does not name wait."""
         h = step_size_at(self.step_size, weights.steps)
@@ -55,7 +52,3 @@ class SCIR:
             weights.catch_up()
             weights.redraw_totals(parameter)
         weights.advance(columns, parameter, 1 / np.expm1(h), -np.expm1(-h), h)
-
-    def recorded(self, weights: Weights) -> np.ndarray:
-        """The points of the simplex."""
-        return weights.proportions()

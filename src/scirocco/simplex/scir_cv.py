@@ -28,7 +28,7 @@ import numpy as np
 
 from scirocco.checks import positive_array, require_choice, require_count
 from scirocco.compiled import jit
-from scirocco.simplex.base import Counts, require_step_size, step_size_at
+from scirocco.simplex.base import Counts, SimplexSampler, require_step_size, step_size_at
 from scirocco.simplex.weights import Weights, normalised
 from scirocco.theory import EstimateLaw, approximate_bias, prefers_control_variate
 
@@ -84,7 +84,7 @@ def _alternative_pays(prior: np.ndarray, count: np.ndarray, h: float, fraction: 
 
 
 @dataclass(frozen=True)
-class SCIRCV:
+class SCIRCV(SimplexSampler):
     """SCIR with control variates; ``step_size`` is h, a number or a schedule.
 
     ``form`` is "alternative" or "main". ``centre`` is the Dirichlet parameter a at which control variates are exact:
@@ -118,9 +118,6 @@ class SCIRCV:
                 raise ValueError("centre and recentre_every cannot both be given: a centre is fixed or estimated")
         if self.centre is not None:
             positive_array("centre", self.centre)
-
-    def start(self, weights: Weights) -> None:
-        """Any weights will do; ``recentre`` must follow before the first step."""
 
     def recentre(self, weights: Weights, counts: Any, fraction: float) -> None:
         """Take prior + ``counts`` (rows x categories) as the centre, for minibatches of this ``fraction`` of the data.

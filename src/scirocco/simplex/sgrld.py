@@ -27,7 +27,7 @@ import numpy as np
 from scirocco.checks import require_choice
 from scirocco.compiled import BLOCK, over_blocks
 from scirocco.diffusions.base import normal_kernel
-from scirocco.simplex.base import Counts, require_step_size, step_size_at
+from scirocco.simplex.base import Counts, SimplexSampler, require_step_size, step_size_at
 from scirocco.simplex.weights import Weights
 
 LARGEST_LOG = 700.0
@@ -35,7 +35,7 @@ ONE, ZERO = np.ones((1, 1)), np.zeros((1, 1))
 
 
 @dataclass(frozen=True)
-class SGRLD:
+class SGRLD(SimplexSampler):
     """Stochastic gradient Riemannian Langevin dynamics; ``step_size`` is h, half of the source's epsilon.
 
     >>> weights = Weights(prior=0.1, categories=4)
@@ -71,10 +71,6 @@ class SGRLD:
             new = _STEPS[self.parametrization](theta, weights.prior, counts.dense(weights.categories).T, h, noise)
         weights.replace(new, h)
         weights.steps += 1
-
-    def recorded(self, weights: Weights) -> np.ndarray:
-        """The points of the simplex."""
-        return weights.proportions()
 
 
 def _normals(weights: Weights) -> np.ndarray:

@@ -16,39 +16,28 @@ variance of theta, the minibatches independent and E over a_hat,
     V' = E[R^2] V + E[2 R c] m + E[c^2 a_hat] + Var[R m + c a_hat]
 
 A stationary law with a mean needs E[R] < 1, with a variance E[R^2] < 1. ``moments`` runs the recursion, which is linear
-in (1, m, m^2, V), by repeated squaring. Given the path of the estimates, the moment generating function is found from
-the last step to the first: a step turns s into s R / (1 - s c) and contributes (1 - s c)^(-a_hat).
+in (1, m, m^2, V), by repeated squaring.
 
-Sources: Baker et al. (2018), "scir"; Barile and Nemeth, "main" (Section 2) and "alternative" (Appendix B). In three
-places the sources are not followed. In Theorem 3.1 of the first, factor m belongs to a_hat_(M-m+1), not to a_hat_m.
-The scale in (7) of the second is (1 - e^-h) / (2 b_hat), not over theta. Its variances (9) and (21) leave out the last
-term of V', the variance of the mean over the minibatches; ``conditional_variance`` has them as printed. For
-"alternative" this hides most of the variance before stationarity: 2.67 of 11.1 after the first step of Figure 3b.
+Sources: Baker et al. (2018), "scir"; Barile and Nemeth, "main" (Section 2) and "alternative" (Appendix B). In two
+places the second source is not followed. The scale in its (7) is (1 - e^-h) / (2 b_hat), not over theta. Its variances (9) and
+(21) leave out the last term of V', the variance of the mean over the minibatches; ``conditional_variance`` has them as
+printed. For "alternative" this hides most of the variance before stationarity: 2.67 of 11.1 after the first step of
+Figure 3b.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from itertools import pairwise
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
-from numpy.polynomial import Chebyshev
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
-from scipy.special import exprel, gammainc, logsumexp
+from scipy.special import gammainc
 
+from scirocco.checks import positive_array, real_array
 from scirocco.theory.estimates import EstimateLaw, Floats
-
-Form: TypeAlias = Literal["scir", "main", "alternative"]
-FORMS: tuple[Form, ...] = ("scir", "main", "alternative")
-
-NEGLIGIBLE = 1e-6
-"""The form "main" does not exist at a_hat <= 1. Less probability than this is left out there, more is an error."""
-
-DEGREES = (32, 64, 128, 256, 512)
-"""Degrees of the interpolation in ``mgf``, tried in turn until two of them agree."""
+from scirocco.theory.kernels import Form, Kernel, kernel_of, require_form, whole_steps
 
 
 class Moments(NamedTuple):
@@ -56,16 +45,6 @@ class Moments(NamedTuple):
 
     mean: float | Floats
     variance: float | Floats
-
-
-class _Kernel(NamedTuple):
-    """One step, for each value of the estimate: R, 1 - R (not to lose it where R is close to 1) and c."""
-
-    shape: Floats
-    probability: Floats
-    kept: Floats
-    lost: Floats
-    scale: Floats
 
 
 class _Recursion(NamedTuple):
@@ -94,7 +73,7 @@ def moments(
     >>> print(np.round(moments(law, 0.1, [1, 10, 60], 7.67, "alternative").variance, 3))
     [ 11.105  77.501 150.136]
     """
-    kernel = _kernel(law, step_size, form, centre)
+    kernel = kernel_of(law, step_size, form, centre)
     return _advanced(_recursion(kernel, law.mean), law.mean, steps, start)
 
 
@@ -112,7 +91,7 @@ def conditional_variance(
     >>> print(np.round(conditional_variance(law, 0.1, [1, 10, 60], 7.67, "alternative"), 3))
     [  2.675  63.6   150.133]
     """
-    kernel = _kernel(law, step_size, form, centre)
+    kernel = kernel_of(law, step_size, form, centre)
     return _advanced(_recursion(kernel, law.mean, conditional=True), law.mean, steps, start).variance
 
 
@@ -150,8 +129,8 @@ def approximate_bias(
     Barile and Nemeth, (10) and below Corollary 2.1. Good while sigma is small; ``asymptotic_bias`` is always right.
     inf where the approximate process has no stationary mean.
     """
-    _check(form, step_size)
-    a, noise = _positive("parameter", parameter), _positive("variance", variance, zero=True)
+    require_form(form, step_size)
+    a, noise = positive_array("parameter", parameter), real_array("variance", variance, least=0.0)
     if form == "scir":
         return np.zeros(np.broadcast_shapes(a.shape, noise.shape))[()]
     if not np.all(a > 1):
@@ -172,8 +151,8 @@ def scir_step_size(parameter: ArrayLike, variance: ArrayLike, inflation: ArrayLi
     >>> print(scir_step_size(100.1, 9009.0, [0.1, 1.0, 100.0]).round(4))
     [0.0022 0.0222    inf]
     """
-    a, noise = _positive("parameter", parameter), _positive("variance", variance, zero=True)
-    allowed = a * _positive("inflation", inflation)
+    a, noise = positive_array("parameter", parameter), real_array("variance", variance, least=0.0)
+    allowed = a * positive_array("inflation", inflation)
     reached = allowed < noise
     return np.where(reached, 2 * np.arctanh(np.where(reached, allowed / np.where(noise > 0, noise, 1), 0)), np.inf)[()]
 
@@ -187,7 +166,7 @@ def largest_step_size(law: EstimateLaw, inflation: float, form: Form = "scir", c
     >>> print(round(largest_step_size(law, 0.1), 4), round(largest_step_size(law, 0.1, "alternative"), 4))
     0.0022 0.1084
     """
-    allowed = float(_positive("inflation", inflation))
+    allowed = float(positive_array("inflation", inflation))
     if form == "scir":
         return float(scir_step_size(law.mean, law.variance, allowed))
 
@@ -221,191 +200,7 @@ def prefers_control_variate(law: EstimateLaw, step_size: float, centre: float | 
     return bool(bias**2 + abs(variance - law.mean) < np.tanh(step_size / 2) * law.variance)
 
 
-def mgf_given_path(
-    s: ArrayLike,
-    estimates: ArrayLike,
-    step_size: float,
-    start: float,
-    form: Form = "scir",
-    centre: float | None = None,
-    *,
-    log: bool = False,
-) -> float | Floats:
-    """E[exp(s theta) | a_hat_1 ... a_hat_M] after one step from ``start`` with each of ``estimates``, in this order.
-
-    Theorem 3.1 of Baker et al. with its index put right, Theorems 1 and 2 of Barile and Nemeth. inf where the
-    expectation is. ``centre`` must be given unless the form is "scir"; ``log=True`` returns the logarithm.
-
-    >>> print(round(mgf_given_path(0.5, [2.0, 1.0], 0.7, 1.5), 6))       # not symmetric in the estimates
-    2.591463
-    >>> print(round(mgf_given_path(0.5, [1.0, 2.0], 0.7, 1.5), 6))
-    2.884683
-    """
-    _check(form, step_size)
-    path = np.asarray(estimates, dtype=np.float64)
-    if path.ndim != 1:
-        raise ValueError(f"estimates must have shape (steps,); got {path.shape}")
-    if not np.all(np.isfinite(path) & (path > 0)):
-        raise ValueError(f"estimates must be positive and finite; got {path.min()!r}")
-    if centre is None and form != "scir":
-        raise ValueError(f"centre must be given for the form {form!r}: a path does not say what it estimates")
-    if form == "main" and np.any(path <= 1):
-        raise ValueError(f"estimates must be above 1 for the form 'main'; got {path.min()!r}")
-    kept, _, scale = _coefficients(path, step_size, form, 0.0 if centre is None else centre)
-    _positive("start", start, zero=True)
-    _check_finite(kept)
-    t = _arguments(s)
-    finite, value = np.ones(t.shape, dtype=bool), np.zeros(t.shape)
-    for shape, R, c in zip(path[::-1], kept[::-1], scale[::-1], strict=True):
-        finite &= t * c < 1
-        t = np.where(finite, t, 0.0)
-        value -= shape * np.log1p(-t * c)
-        t = t * R / (1 - t * c)
-    return _exponential(np.where(finite, value + start * t, np.inf), log)
-
-
-def mgf(
-    s: ArrayLike,
-    law: EstimateLaw,
-    step_size: float,
-    steps: int,
-    start: float,
-    form: Form = "scir",
-    centre: float | None = None,
-    *,
-    log: bool = False,
-) -> float | Floats:
-    """E exp(s theta) after ``steps`` steps from ``start``, over independent minibatches. inf where the expectation is.
-
-    For "scir" a product over the steps. Otherwise phi_m(s) = E[(1 - s c)^(-a_hat) phi_(m-1)(s R / (1 - s c))] from
-    phi_0(s) = exp(start s), with log phi_m interpolated on an interval that holds all the arguments which the later
-    steps ask for; good to about 1e-9. Atoms of the law count however rare they are: with a_hat < 1 among them, however
-    rarely, the expectation at a given s > 0 is infinite after enough steps. ``log=True`` returns the logarithm.
-
-    >>> law = EstimateLaw.hypergeometric(100, 30, 10, prior=1.5)
-    >>> print(mgf([-0.1, 0.0, 0.1], law, 0.2, 8, 25.0, "alternative").round(4))
-    [ 0.0562  1.     23.8397]
-    """
-    kernel = _kernel(law, step_size, form, centre)
-    _positive("start", start, zero=True)
-    if np.ndim(steps):
-        raise ValueError(f"steps must be one whole number; got an array of shape {np.shape(steps)}")
-    count = int(_steps(steps))
-    _check_finite(kernel.kept)
-    t = _arguments(s)
-    logs = (_log_product if form == "scir" else _log_mixture)(t.ravel(), kernel, count, start)
-    return _exponential(logs.reshape(t.shape), log)
-
-
-def _log_product(t: Floats, kernel: _Kernel, steps: int, start: float) -> Floats:
-    """R and c are the same for all estimates, so all of them pass the same argument on to the step before."""
-    R, c = kernel.kept[0], kernel.scale[0]
-    finite, value = np.ones(t.shape, dtype=bool), np.zeros(t.shape)
-    for _ in range(steps):
-        finite &= t * c < 1
-        t = np.where(finite, t, 0.0)
-        if not np.any(t):
-            break
-        value += _log_step(lambda x: np.zeros(x.shape), kernel, t)
-        t = t * R / (1 - t * c)
-    return np.where(finite, value + start * t, np.inf)
-
-
-def _log_mixture(s: Floats, kernel: _Kernel, steps: int, start: float) -> Floats:
-    """Estimates pass different arguments on. Their number would multiply at each step, so phi is tabulated."""
-    if not steps:
-        return start * s
-    finite = _finite(s, kernel, steps)
-    inside = np.where(finite, s, 0.0)
-    domains = _domains(inside, kernel, steps)
-    before: Floats | None = None
-    for degree in DEGREES:
-        phi: Callable[[Floats], Floats] = partial(np.multiply, start)
-        for domain in reversed(domains):
-            phi = _interpolated(partial(_log_step, phi, kernel), degree, domain, float(kernel.scale.max()))
-        value = _log_step(phi, kernel, inside)
-        # The error falls geometrically with the degree: at twice the degree it is about the square of this difference.
-        if before is not None and np.all(np.abs(value - before) <= 1e-6 * (1 + np.abs(value))):
-            return np.where(finite, value, np.inf)
-        before = value
-    raise ValueError(
-        "s must be further from where the expectation becomes infinite, or from minus infinity: "
-        f"no polynomial of degree {DEGREES[-1]} follows log phi on [{s.min():.6g}, {s.max():.6g}]"
-    )
-
-
-def _interpolated(
-    function: Callable[[Floats], Floats], degree: int, domain: tuple[float, float], scale: float
-) -> Callable[[Floats], Floats]:
-    """By a polynomial in u = log(1 - t c) with the largest c, of which log phi is nearly linear far from zero."""
-    low, high = domain
-    series = Chebyshev.interpolate(
-        lambda u: function(-np.expm1(u) / scale), degree, [np.log1p(-high * scale), np.log1p(-low * scale)]
-    )
-    return lambda t: series(np.log1p(-t * scale))
-
-
-def _log_step(phi: Callable[[Floats], Floats], kernel: _Kernel, t: Floats) -> Floats:
-    """log E[(1 - t c)^(-a_hat) exp phi(t R / (1 - t c))]."""
-    room = t[:, None] * kernel.scale
-    values = phi(t[:, None] * kernel.kept / (1 - room)) - kernel.shape * np.log1p(-room)
-    return np.asarray(logsumexp(values, axis=1, b=kernel.probability))
-
-
-def _finite(s: Floats, kernel: _Kernel, steps: int) -> NDArray[np.bool_]:
-    """Where the expectation exists: where no sequence of estimates makes a step see t c >= 1."""
-    finite, t = np.ones(s.shape, dtype=bool), np.maximum(s, 0.0)
-    for _ in range(steps):
-        finite &= t * kernel.scale.max() < 1
-        t = np.where(finite, t, 0.0)
-        following = (t[:, None] * kernel.kept / (1 - t[:, None] * kernel.scale)).max(axis=1)
-        if np.all(following <= t):  # R/(1 - t c) grows with t: what does not grow now never will
-            break
-        t = following
-    return finite
-
-
-def _domains(s: Floats, kernel: _Kernel, steps: int) -> list[tuple[float, float]]:
-    """Intervals that hold the arguments of phi_(M-1), ..., phi_1. A step is increasing in t, so the ends suffice.
-
-    They only grow: an interval that shrinks to a point is of no use to an interpolation.
-    """
-    low, high, domains = min(float(s.min(initial=0)), -1e-3), float(s.max(initial=0)), []
-    for _ in range(steps - 1):
-        low = min(low, float(np.min(low * kernel.kept / (1 - low * kernel.scale))))
-        high = max(high, float(np.max(high * kernel.kept / (1 - high * kernel.scale))))
-        domains.append((low, high))
-    return domains
-
-
-def _coefficients(estimates: Floats, step_size: float, form: Form, centre: float) -> tuple[Floats, Floats, Floats]:
-    """R, 1 - R and c for each of the estimates."""
-    _check(form, step_size)
-    if form != "scir" and not (np.isfinite(centre) and centre > 1):
-        raise ValueError(f"centre must be finite and above 1 for the form {form!r}; got {centre!r}")
-    if form == "alternative":
-        exponent = -step_size * (estimates - 1) / (centre - 1)
-        with np.errstate(over="ignore"):
-            return np.exp(exponent), -np.expm1(exponent), step_size * exprel(exponent)
-    ones = np.ones(estimates.shape)
-    lost = -np.expm1(-step_size) * ones
-    return np.exp(-step_size) * ones, lost, lost if form == "scir" else lost * (centre - 1) / (estimates - 1)
-
-
-def _kernel(law: EstimateLaw, step_size: float, form: Form, centre: float | None) -> _Kernel:
-    centre = law.mean if centre is None else centre
-    if form == "main" and np.any(law.values <= 1):
-        missing = float(law.probabilities[law.values <= 1].sum())
-        if missing > NEGLIGIBLE:
-            raise ValueError(
-                f"law must have estimates above 1 for the form 'main', but for a probability of {NEGLIGIBLE}; this one "
-                f"has {missing:.3g} at or below. Take 'alternative', or law.above(1) for the law given the others"
-            )
-        law = law.above(1)
-    return _Kernel(law.values, law.probabilities, *_coefficients(law.values, step_size, form, centre))
-
-
-def _recursion(kernel: _Kernel, a: float, *, conditional: bool = False) -> _Recursion:
+def _recursion(kernel: Kernel, a: float, *, conditional: bool = False) -> _Recursion:
     """Centred at a and written by the differences from doing nothing, so that neither large a nor small h cancels."""
     shape, p, kept, lost, scale = kernel
     with np.errstate(over="ignore", invalid="ignore"):
@@ -420,7 +215,7 @@ def _recursion(kernel: _Kernel, a: float, *, conditional: bool = False) -> _Recu
 
 def _stationary(law: EstimateLaw, step_size: float, form: Form, centre: float | None) -> tuple[float, float]:
     """The bias and the variance."""
-    drift, pull, damping, source = _recursion(_kernel(law, step_size, form, centre), law.mean)
+    drift, pull, damping, source = _recursion(kernel_of(law, step_size, form, centre), law.mean)
     if not pull > 0:
         return float("inf"), float("inf")
     x = drift / pull
@@ -428,8 +223,8 @@ def _stationary(law: EstimateLaw, step_size: float, form: Form, centre: float | 
 
 
 def _advanced(recursion: _Recursion, a: float, steps: int | ArrayLike, start: float) -> Moments:
-    _positive("start", start, zero=True)
-    counts = _steps(steps)
+    real_array("start", start, least=0.0)
+    counts = whole_steps(steps)
     drift, pull, damping, source = recursion
     # The step of (1, x, x^2, V) is the identity plus this.
     change = np.zeros((4, 4))
@@ -452,41 +247,3 @@ def _powered(change: Floats, state: Floats, counts: NDArray[np.int64]) -> Floats
             states = np.where(counts >> bit & 1, states + np.tensordot(change, states, 1), states)
             change = 2 * change + change @ change
     return states[-1]
-
-
-def _exponential(logs: Floats, log: bool) -> float | Floats:
-    with np.errstate(over="ignore"):
-        return (logs if log else np.exp(logs))[()]
-
-
-def _arguments(s: ArrayLike) -> Floats:
-    values = np.asarray(s, dtype=np.float64)
-    if not np.all(np.isfinite(values)):
-        raise ValueError(f"s must be finite; got {s!r}")
-    return values
-
-
-def _steps(steps: int | ArrayLike) -> NDArray[np.int64]:
-    counts = np.asarray(steps)
-    if counts.dtype.kind not in "iu" or np.any(counts < 0):
-        raise ValueError(f"steps must be whole numbers of at least 0; got {steps!r}")
-    return counts.astype(np.int64)
-
-
-def _positive(name: str, value: ArrayLike, *, zero: bool = False) -> Floats:
-    values = np.asarray(value, dtype=np.float64)
-    if not np.all(np.isfinite(values) & ((values >= 0) if zero else (values > 0))):
-        raise ValueError(f"{name} must be {'nonnegative' if zero else 'positive'} and finite; got {value!r}")
-    return values
-
-
-def _check(form: Form, step_size: float) -> None:
-    if form not in FORMS:
-        raise ValueError(f"form must be one of {FORMS}; got {form!r}")
-    if _positive("step_size", step_size).ndim:
-        raise ValueError(f"step_size must be one number; got {step_size!r}")
-
-
-def _check_finite(kept: Floats) -> None:
-    if not np.all(np.isfinite(kept)):
-        raise ValueError("step_size must be smaller here: e^(-h b_hat) overflows for the smallest estimate")
