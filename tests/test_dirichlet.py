@@ -151,6 +151,19 @@ def test_resuming_a_stream_is_bit_identical(tmp_path):
     np.testing.assert_array_equal(whole.posterior["omega"], resumed.posterior["omega"])
 
 
+def test_resuming_with_strata_and_a_long_prior(tmp_path):
+    codes, prior = np.random.default_rng(0).integers(0, 2000, 5000), np.linspace(0.1, 1, 2000)  # too long for JSON
+    settings = {"batch_size": 100, "burn_in": 3, "chains": 1, "thin": 2, "batching": Stratified(codes % 3)}
+    whole = sc.sample_dirichlet(codes, prior, sc.SCIR(0.1), num_samples=12, **settings)
+    sc.sample_dirichlet(codes, prior, sc.SCIR(0.1), num_samples=5, path=tmp_path / "run", **settings)
+    with pytest.raises(ValueError, match="the run was stratified"):
+        sc.resume(tmp_path / "run", codes)
+    with pytest.raises(ValueError, match="the data differs"):
+        sc.resume(tmp_path / "run", codes, batching=Stratified(codes % 2))
+    resumed = sc.resume(tmp_path / "run", codes, num_samples=12, batching=Stratified(codes % 3))
+    np.testing.assert_array_equal(whole.posterior["omega"], resumed.posterior["omega"])
+
+
 def test_resume_refuses_what_differs(tmp_path):
     run(num_samples=5, path=tmp_path / "run")
     with pytest.raises(ValueError, match="the data differs"):

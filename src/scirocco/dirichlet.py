@@ -158,7 +158,7 @@ class SimplexEngine:
     def pack(self, state: ChainsState) -> dict[str, np.ndarray]:
         """The arrays of all chains."""
         packed = {f"{c}/{name}": a for c, weights in enumerate(state.chains) for name, a in weights.pack().items()}
-        return packed | {"step": np.array(state.step)}
+        return packed | {"step": np.array(state.step), "prior": self.prior}
 
     def unpack(self, arrays: dict[str, np.ndarray]) -> ChainsState:
         """The inverse of ``pack``."""
@@ -290,8 +290,7 @@ def sample_dirichlet(
             "kind": KIND,
             "settings": settings,
             "parts": {
-                "sampler": describe(sampler), "prior": describe(alpha), "collect": _collect_name(collect),
-                "variables": _outlined(engine),
+                "sampler": describe(sampler), "collect": _collect_name(collect), "variables": _outlined(engine),
             },
             "data": engine.observations.fingerprint() if folder is not None else None,
         }  # fmt: skip
@@ -302,7 +301,7 @@ def sample_dirichlet(
 
 def resume_dirichlet(
     folder: Path, arrays: dict[str, np.ndarray], meta: dict[str, Any], data: Any, *, num_samples: int | None,
-    sampler: Any, batching: Any, collect: Any, checkpoint_seconds: float, progress: bool | None, prior: Any = None,
+    sampler: Any, batching: Any, collect: Any, checkpoint_seconds: float, progress: bool | None,
 ) -> Trace:  # fmt: skip
     """``scirocco.resume`` for a run of ``sample_dirichlet``."""
     settings, parts = meta["settings"], meta["parts"]
@@ -310,16 +309,14 @@ def resume_dirichlet(
         raise ValueError(f"the run had collect={parts['collect']}: give the same")
     if settings["batching"] == "stratified" and not isinstance(batching, Stratified):
         raise ValueError("the run was stratified: give its labels again as batching=sc.simplex.Stratified(labels)")
-    for name, given in (("sampler", sampler), ("prior", prior)):
-        if given is None and is_opaque(parts[name]):
-            raise ValueError(f"the run's {name} cannot be rebuilt from its checkpoint: give it again as {name}=")
-        if given is not None and describe(given) != parts[name]:
-            raise ValueError(f"the run had {name} {parts[name]}; got {describe(given)}")
-    alpha = rebuild(parts["prior"]) if prior is None else prior
+    if sampler is None and is_opaque(parts["sampler"]):
+        raise ValueError("the run's sampler cannot be rebuilt from its checkpoint: give it again as sampler=")
+    if sampler is not None and describe(sampler) != parts["sampler"]:
+        raise ValueError(f"the run had sampler {parts['sampler']}; got {describe(sampler)}")
     if num_samples is not None:
         require_count("num_samples", num_samples)
         settings["num_samples"] = max(settings["num_samples"], int(num_samples))
-    source, alpha = _source(data, alpha, None)
+    source, alpha = _source(data, checkpoint.part(arrays, "state")["prior"], None)
     way = batching if isinstance(batching, Stratified) else settings["batching"]
     stored = collect if callable(collect) else parts["collect"]
     engine = _engine(

@@ -141,8 +141,9 @@ def resume(
 ) -> Trace:
     """Go on with a run from its last checkpoint, bit for bit as if it had never stopped.
 
-    ``target`` is given again because functions are not stored. So is any part that JSON cannot hold (a schedule of
-    optax, a block, a ``collect`` function); the error says which. ``num_samples`` extends the run.
+    ``target`` (for a run of ``sample_dirichlet``, its data) is given again because functions are not stored. So is any
+    part that JSON cannot hold (a schedule of optax, a block, a ``collect`` function); the error says which.
+    ``num_samples`` extends the run.
     """
     folder = Path(path)
     arrays, meta = checkpoint.read(folder)
@@ -153,7 +154,7 @@ def resume(
 
         return resume_dirichlet(
             folder, arrays, meta, target, num_samples=num_samples, sampler=sampler, batching=batching,
-            collect=collect, checkpoint_seconds=checkpoint_seconds, progress=progress, prior=initial,
+            collect=collect, checkpoint_seconds=checkpoint_seconds, progress=progress,
         )  # fmt: skip
     settings, parts = meta["settings"], meta["parts"]
     if meta["data"] != target.source.fingerprint():

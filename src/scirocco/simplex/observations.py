@@ -11,6 +11,7 @@ Minibatches are functions of (seed, chain, step) alone.
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -180,9 +181,10 @@ class Observations:
 
     def fingerprint(self) -> dict[str, Any]:
         """What tells this data from another."""
-        import zlib
-
-        return {"codes": [str(self.codes.dtype), self.size, zlib.crc32(np.ascontiguousarray(self.codes).data)]}
+        found = {"codes": [self.size, zlib.crc32(np.ascontiguousarray(self.codes).data)]}
+        if isinstance(self.way, Stratified):
+            found["strata"] = [len(self._strata), zlib.crc32(np.concatenate([rows for rows, _ in self._strata]).data)]
+        return found
 
     def close(self) -> None:
         """Let go of the orders of epochs."""

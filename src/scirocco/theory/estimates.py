@@ -18,6 +18,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scirocco.checks import require_count
+
 Floats: TypeAlias = NDArray[np.float64]
 
 SMALLEST = 1e-300
@@ -121,8 +123,7 @@ class EstimateLaw:
 
 def _check(size: int, count: int, batch_size: int, prior: float) -> None:
     for name, value, least in (("size", size, 1), ("count", count, 0), ("batch_size", batch_size, 1)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}")
+        require_count(name, value, least)
     if count > size:
         raise ValueError(f"count must be at most size, {size}; got {count!r}")
     if not (np.isfinite(prior) and prior > 0):

@@ -5,8 +5,8 @@ s R / (1 - s c) and contributes (1 - s c)^(-a_hat). Over independent minibatches
 
     phi_m(s) = E[(1 - s c)^(-a_hat) phi_(m-1)(s R / (1 - s c))],    phi_0(s) = exp(theta_0 s)
 
-Theorem 3.1 of Baker et al. (2018), in which factor m belongs to a_hat_(M-m+1), not to a_hat_m as printed; Theorems 1 and
-2 of Barile and Nemeth.
+Theorem 3.1 of Baker et al. (2018), in which factor m belongs to a_hat_(M-m+1), not to a_hat_m as printed; Theorems 1
+and 2 of Barile and Nemeth.
 """
 
 from __future__ import annotations

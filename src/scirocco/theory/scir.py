@@ -19,10 +19,10 @@ A stationary law with a mean needs E[R] < 1, with a variance E[R^2] < 1. ``momen
 in (1, m, m^2, V), by repeated squaring.
 
 Sources: Baker et al. (2018), "scir"; Barile and Nemeth, "main" (Section 2) and "alternative" (Appendix B). In two
-places the second source is not followed. The scale in its (7) is (1 - e^-h) / (2 b_hat), not over theta. Its variances (9) and
-(21) leave out the last term of V', the variance of the mean over the minibatches; ``conditional_variance`` has them as
-printed. For "alternative" this hides most of the variance before stationarity: 2.67 of 11.1 after the first step of
-Figure 3b.
+places the second source is not followed. The scale in its (7) is (1 - e^-h) / (2 b_hat), not over theta. Its variances
+(9) and (21) leave out the last term of V', the variance of the mean over the minibatches; ``conditional_variance`` has
+them as printed. For "alternative" this hides most of the variance before stationarity: 2.67 of 11.1 after the first
+step of Figure 3b.
 """
 
 from __future__ import annotations
