@@ -34,6 +34,10 @@ experiments: $(VENV)/.dev
 	$(BIN)/python experiments/double_well.py --output results
 	$(BIN)/python experiments/normal_mean.py --output results
 	$(BIN)/python experiments/normal_gamma.py --output results
+	$(BIN)/python experiments/sparse_boxplot.py --output results
+	$(BIN)/python experiments/ks_distance.py --output results
+	$(BIN)/python experiments/control_variate_boxplots.py --output results
+	$(BIN)/python experiments/variance_curves.py --output results
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

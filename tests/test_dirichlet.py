@@ -72,6 +72,13 @@ def test_a_centre_that_is_given():
     np.testing.assert_array_equal(known.posterior["omega"], given.posterior["omega"])
 
 
+def test_the_main_form_is_taken_where_it_exists():
+    weights = Weights(PRIOR, seed=1)
+    sc.SCIRCV(0.5, form="main").recentre(weights, COUNTS[None].astype(float), 0.01)
+    # P(a_hat <= 1) is 8.5e-8 for 800 of 1000 and 0.35 for 100.
+    np.testing.assert_allclose(weights.centre[:, 0], [800.1, 0, 0, 0, 0])
+
+
 # Minibatches.
 
 

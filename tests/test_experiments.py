@@ -82,6 +82,50 @@ def test_the_thermostat_is_more_accurate_on_mean_and_precision(play):
     assert found["SGNHT", 0.01, 1.0].tau == pytest.approx(11.6, rel=0.35)
 
 
+def test_small_probabilities_are_sampled_by_scir_and_not_by_sgrld(play):
+    module, found, claims = play("sparse_boxplot")
+    assert [claim for claim in claims if not claim.holds] == []
+    assert pytest.approx([-16.2, -6.2, -3.2], abs=0.05) == module.EXACT
+    assert module.quantiles(found["SGRLD"]) == pytest.approx([-5.2, -3.9, -2.9], abs=0.4)
+    assert module.below(found["SCIR"]) == pytest.approx(0.5, abs=0.1)
+    assert module.below(found["SGRLD"]) < 0.03
+
+
+def test_scir_is_nearer_a_sparse_posterior_than_sgrld_and_alike_near_a_dense_one(play):
+    module, found, claims = play("ks_distance")
+    assert [claim for claim in claims if not claim.holds] == []
+    for n in module.sizes(found):
+        assert found["sparse", "SCIR-CV", n].median < found["sparse", "SCIR", n].median
+        assert found["dense", "SCIR-CV", n].median < found["dense", "SCIR", n].median
+        assert module.ratio(found, "sparse", n) > 2 * module.ratio(found, "dense", n)
+    for target in module.COUNTS:  # the best of seven flatters
+        assert found[target, "exact", module.SIZE].median < module.once(found[target, "exact", module.SIZE]) - 0.002
+
+
+def test_control_variates_take_the_noise_of_minibatches_off_what_is_seen_often(play):
+    module, found, claims = play("control_variate_boxplots")
+    assert holds(claims, "control variates bring omega_1")
+    assert holds(claims, "they do nothing")
+    assert holds(claims, "beyond the source")
+    assert not holds(claims, "form (7)")  # b_hat < 0 in a third of the minibatches
+    assert module.missed(100) == pytest.approx(0.347, abs=0.001)
+    assert module.refusal().startswith("a minibatch gave a_hat <= 1")
+    assert found["exact"].omega.std(axis=(0, 1)) == pytest.approx(module.LAW.std(), rel=0.06)
+
+
+def test_the_printed_variance_of_control_variates_leaves_out_most_of_it_before_stationarity(play):
+    module, found, claims = play("variance_curves")
+    failed = [claim.claim for claim in claims if not claim.holds]
+    assert [claim.split(" (")[0] for claim in failed if not claim.startswith("(21)")] == [
+        "and so it is for every M from 1 to 60, as the figure shows it",
+        "the alternative form is more accurate than the main form",
+    ]
+    assert not holds(claims, "(21) is the variance")
+    for case in found:
+        assert np.abs(module.scores(found, case, module.total(*case))).max() < 4
+    assert module.settled(np.array([True] * 20 + [False] + [True] * 39)) == 22
+
+
 def test_the_measures_of_error_know_the_answer(load):
     common = load("common")
     noise = np.random.default_rng(0).normal(size=200_000)

@@ -61,11 +61,13 @@ def _transition_parameters(a_hat: Any, centre: Any, h: float, alternative: bool,
 
 
 def _main_exists(prior: np.ndarray, count: np.ndarray, fraction: float) -> np.ndarray:
-    """Whether a_hat > 1 is sure enough, with the minibatch's count taken as Binomial(count, fraction)."""
-    from scipy.stats import binom
+    """Whether a_hat > 1 is sure enough: the minibatch's count is hypergeometric."""
+    from scipy.stats import hypergeom
 
+    size = np.maximum(np.round(count.sum(axis=0)), 1)
     few = np.floor((1 - prior) * fraction)  # the counts for which a_hat <= 1
-    return np.where(prior > 1, fraction * count >= SEEN, binom.cdf(few, np.round(count), fraction) <= RARE)
+    chance = hypergeom.cdf(few, size, np.round(count), np.maximum(1, np.round(fraction * size)))
+    return np.where(prior > 1, fraction * count >= SEEN, chance <= RARE)
 
 
 def _alternative_pays(prior: np.ndarray, count: np.ndarray, h: float, fraction: float) -> tuple[np.ndarray, np.ndarray]:
