@@ -44,7 +44,7 @@ $(VENV)/bin/python:
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
 $(VENV)/.demo: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet -e ".[demo,experiments]"
+	$(BIN)/python -m pip install --quiet -e ".[experiments]"
 	touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml

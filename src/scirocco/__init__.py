@@ -42,6 +42,7 @@ _WHERE = {
     "SCIR": "simplex",
     "SCIRCV": "simplex",
     "SGRLD": "simplex",
+    "LDA": "models",
 }
 _MODULES = {
     "batches",
@@ -49,6 +50,7 @@ _MODULES = {
     "diffusions",
     "estimators",
     "integrators",
+    "models",
     "recipe",
     "samplers",
     "schedules",
@@ -58,6 +60,7 @@ _MODULES = {
 }
 
 __all__ = [
+    "LDA",
     "PSGLD",
     "SAGA",
     "SCIR",
@@ -85,6 +88,7 @@ __all__ = [
     "find_mode",
     "integrators",
     "kernel",
+    "models",
     "recipe",
     "resume",
     "sample",
@@ -103,6 +107,7 @@ if TYPE_CHECKING:
         diffusions,
         estimators,
         integrators,
+        models,
         recipe,
         samplers,
         schedules,
@@ -113,6 +118,7 @@ if TYPE_CHECKING:
     from scirocco.blocks import Block
     from scirocco.dirichlet import sample_dirichlet
     from scirocco.estimators import SAGA, SVRG, ControlVariate, Plain
+    from scirocco.models import LDA
     from scirocco.recipe import Recipe, check_invariance
     from scirocco.run import DivergenceError, Trace
     from scirocco.samplers import PSGLD, SGHMC, SGLD, SGNHT, UnderdampedLangevin

@@ -20,6 +20,9 @@ jit: Any = numba.njit(nogil=True, cache=True, error_model="numpy")
 inlined: Any = numba.njit(nogil=True, cache=True, error_model="numpy", forceinline=True)
 """The same, for small functions inside loops: a call would keep the random stream in memory, at half the speed."""
 
+fast_sums: Any = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=True)
+"""The same, for loops whose sums may be taken in any order, which lets them run in vector instructions."""
+
 BLOCK = 1024  # entries that share a random stream: their scratch space stays in the first caches
 
 _pool: ThreadPoolExecutor | None = None

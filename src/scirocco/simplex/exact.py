@@ -10,11 +10,31 @@ refused.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from scirocco.compiled import BLOCK, jit, over_blocks
+from scirocco.random import open_stream
+from scirocco.random.bulk import gammas, workspace
 from scirocco.simplex.base import Counts, SimplexSampler
 from scirocco.simplex.weights import Weights
+
+
+@jit
+def _kernel(key: Any, step: int, first: int, last: int, shape: Any, out: Any) -> None:
+    work = workspace()
+    for block in range(first, last):
+        low, high = block * BLOCK, min(out.size, (block + 1) * BLOCK)
+        gammas(open_stream(key, step, block), shape[low:high], out[low:high], high - low, work)
+
+
+def draw_gammas(key: np.ndarray, step: int, shape: np.ndarray, threads: int | None = None) -> np.ndarray:
+    """Independent Gamma(shape, 1) numbers; a function of (key, step), whatever the threads."""
+    flat = np.ascontiguousarray(shape, np.float64).reshape(-1)
+    out = np.empty(flat.size)
+    over_blocks(lambda first, last: _kernel(key, step, first, last, flat, out), -(-flat.size // BLOCK), threads)
+    return out.reshape(shape.shape)
 
 
 @dataclass(frozen=True)
@@ -31,7 +51,7 @@ class Exact(SimplexSampler):
         """A fresh draw."""
         if not counts.exact and counts.fraction < 1:
             raise ValueError("Exact needs exact counts, batch_size=1.0 for all data; got those of a minibatch")
-        theta = np.zeros_like(weights.theta)
-        weights.transition(theta, weights.prior + counts.dense(weights.categories).T, 0.0, 1.0)
-        weights.replace(theta, time=1.0)
+        call, weights.calls = weights.calls, weights.calls + 1
+        parameter = weights.prior + counts.dense(weights.categories).T
+        weights.replace(draw_gammas(weights.key, call, parameter, weights.threads), time=1.0)
         weights.steps += 1

@@ -1,0 +1,5 @@
+"""Latent Dirichlet allocation."""
+
+from scirocco.models.lda.estimator import LDA
+
+__all__ = ["LDA"]

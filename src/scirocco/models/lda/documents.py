@@ -1,0 +1,84 @@
+"""Bags of words: documents as rows of a sparse matrix of counts."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+
+@dataclass(frozen=True, eq=False)
+class Documents:
+    """Words and their numbers of occurrences, document after document (compressed sparse rows)."""
+
+    starts: np.ndarray  # document d has entries starts[d] to starts[d + 1]
+    words: np.ndarray
+    numbers: np.ndarray
+    vocabulary: int
+
+    @classmethod
+    def of(cls, matrix: Any) -> Documents:
+        """From a matrix of counts, documents x words.
+
+        Counts must be whole and not negative. Fractional ones, such as tf-idf weights, have no meaning in a model of
+        counts: they are rounded, with a warning.
+        """
+        rows = sp.csr_array(matrix)
+        rows.sum_duplicates()
+        data = rows.data
+        if data.size and not np.all(np.isfinite(data)):
+            raise ValueError("counts must be finite; the matrix has NaN or infinite entries")
+        if data.size and data.min() < 0:
+            row = int(np.searchsorted(rows.indptr, int(np.argmin(data)), side="right")) - 1
+            raise ValueError(f"Negative values in data: counts must be 0 or more; got {data.min():g} in document {row}")
+        if data.dtype.kind == "f" and np.any(data != np.round(data)):
+            warnings.warn(
+                "counts must be whole numbers: fractional ones (tf-idf?) are rounded; give the counts themselves",
+                UserWarning,
+                stacklevel=3,
+            )
+        if data.size and data.max() > 2**31 - 1:
+            raise ValueError(f"counts must be below 2^31; got {data.max():g}")
+        numbers = np.round(data).astype(np.int32)
+        if not np.all(numbers):
+            rows.data = numbers
+            rows.eliminate_zeros()
+            numbers = rows.data
+        return cls(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), numbers, rows.shape[1])
+
+    @property
+    def size(self) -> int:
+        """The number of documents."""
+        return len(self.starts) - 1
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """Tokens of each document."""
+        return np.diff(np.concatenate([[0], np.cumsum(self.numbers, dtype=np.int64)])[self.starts])
+
+    @cached_property
+    def tokens(self) -> int:
+        """Tokens of all documents."""
+        return int(self.numbers.sum(dtype=np.int64))
+
+    def take(self, documents: np.ndarray | slice) -> Documents:
+        """Some of the documents."""
+        chosen = np.arange(self.size)[documents]
+        widths = np.diff(self.starts)[chosen]
+        starts = np.concatenate([[0], np.cumsum(widths)])
+        entries = np.repeat(self.starts[chosen] - starts[:-1], widths) + np.arange(starts[-1])
+        return Documents(starts, self.words[entries], self.numbers[entries], self.vocabulary)
+
+    def split(self, share: float, seed: int) -> tuple[Documents, Documents]:
+        """Each token to the second part with probability ``share``, to the first otherwise."""
+        second = np.random.default_rng(seed).binomial(self.numbers, share).astype(np.int32)
+        first = Documents(self.starts, self.words, self.numbers - second, self.vocabulary)
+        return first, Documents(self.starts, self.words, second, self.vocabulary)
+
+    def word_counts(self) -> np.ndarray:
+        """How often each word occurs."""
+        return np.bincount(self.words, weights=self.numbers, minlength=self.vocabulary)

@@ -1,0 +1,419 @@
+"""Latent Dirichlet allocation as a scikit-learn estimator.
+
+    phi_k ~ Dirichlet(beta),  eta_d ~ Dirichlet(alpha),  z_di ~ eta_d,  w_di ~ phi_{z_di}
+
+Blei, Ng and Jordan (2003). The posterior of the topics phi is sampled, not approximated: from memory by Gibbs samplers
+that are exact, from a stream by the stochastic gradient samplers of the simplex.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from scirocco.checks import positive_array, require_choice, require_count
+from scirocco.compiled import available_threads
+from scirocco.models.lda import evaluation
+from scirocco.models.lda.alignment import align
+from scirocco.models.lda.documents import Documents
+from scirocco.models.lda.memory import CollapsedGibbs, KeptGibbs
+from scirocco.models.lda.recording import Recorder
+from scirocco.models.lda.stream import StreamChain
+from scirocco.run.progress import Progress
+from scirocco.run.runner import Interrupt
+from scirocco.schedules import Decreasing
+from scirocco.simplex import SCIR, SCIRCV, SGRLD, SimplexSampler
+
+SAMPLERS = ("auto", "gibbs", "collapsed", "scir", "scir_cv", "sgrld")
+FORMAT = 1
+MEMORY_SHARE = 0.5  # of the free memory that "auto" lets kept assignments take
+STREAM_BATCH = 250  # documents
+TRANSFORM_DRAWS = 5  # draws of the topics that document weights are averaged over
+RECORDS_A_PASS = 1
+
+
+WordInterval = tuple[Any, float, float, float]
+
+
+class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Latent Dirichlet allocation on counts of words, documents x words.
+
+    Parameters
+    ----------
+    n_topics : number of topics K.
+    alpha : parameter of the documents' Dirichlet prior, a number or one for each topic.
+    beta : parameter of the topics' Dirichlet prior, a number or one for each word.
+    sampler : "gibbs" keeps every token's topic in memory and is exact from minibatches; "collapsed" is the collapsed
+        Gibbs sampler; "scir", "scir_cv" and "sgrld", or a sampler such as ``SCIR(step_size)``, see documents once and
+        forget them. "auto" takes "gibbs" if memory allows, else "scir".
+    batch_size : documents of a minibatch; chosen by the sampler if None.
+    max_iter : passes over the documents.
+    max_seconds : time budget of ``fit``, which then stops with what it has; None for none.
+    n_chains : independent chains, aligned to each other.
+    n_draws : draws of the topics to keep from each chain.
+    sweeps, burn_in : Gibbs sweeps on each document of a stream, and how many of them are not counted.
+    warm_passes : passes of the search for good topics that Gibbs samplers start from.
+    total_documents : documents that the whole stream has, for ``partial_fit``; those seen so far if None.
+    n_jobs : threads; -1 or None for all cores. The result does not depend on it.
+    random_state : seed.
+    verbose : show progress.
+
+    Attributes
+    ----------
+    components_ : posterior mean of the topics, (topic, word); rows sum to 1.
+    posterior_ : draws of the topics, (chain, draw, topic, word).
+    n_iter_ : passes that were made.
+    seconds_ : time that ``fit`` took.
+
+    >>> import numpy as np, scirocco as sc
+    >>> counts = np.random.default_rng(0).poisson(0.3, size=(60, 40))
+    >>> model = sc.LDA(n_topics=3, max_iter=20, random_state=0).fit(counts)
+    >>> model.components_.shape, model.transform(counts).shape
+    ((3, 40), (60, 3))
+    """
+
+    def __init__(
+        self, n_topics: int = 50, *, alpha: Any = 0.1, beta: Any = 0.05, sampler: Any = "auto",
+        batch_size: int | None = None, max_iter: int = 100, max_seconds: float | None = None, n_chains: int = 1,
+        n_draws: int = 10, sweeps: int = 20, burn_in: int = 5, warm_passes: float = 3.0,
+        total_documents: int | None = None, n_jobs: int | None = None, random_state: Any = None, verbose: bool = False,
+    ) -> None:  # fmt: skip
+        self.n_topics = n_topics
+        self.alpha = alpha
+        self.beta = beta
+        self.sampler = sampler
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.max_seconds = max_seconds
+        self.n_chains = n_chains
+        self.n_draws = n_draws
+        self.sweeps = sweeps
+        self.burn_in = burn_in
+        self.warm_passes = warm_passes
+        self.total_documents = total_documents
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = True
+        return tags
+
+    # Fitting.
+
+    def fit(self, X: Any, y: Any = None) -> LDA:
+        """Sample the topics of a corpus of counts, a sparse or dense matrix documents x words."""
+        del y
+        began = time.perf_counter()
+        documents = self._documents(X, reset=True)
+        alpha, beta = self._settings(documents.vocabulary)
+        if not documents.tokens:
+            raise ValueError("the corpus has no words: every count is 0")
+        seed = self._seed()
+        recorders, passes = [], 0.0
+        with Interrupt() as interrupt, Progress(self._percent(), 0, self.verbose) as bar:
+            for number in range(self.n_chains):
+                deadline = self._deadline(began, number)
+                chain = self._chain(documents, alpha, beta, seed, number)
+                recorder = Recorder(self.n_draws)
+                target = 0.0
+                while chain.passes < self.max_iter and time.perf_counter() < deadline and not interrupt.asked:
+                    chain.step()
+                    if chain.sampling and chain.passes >= target:
+                        target = chain.passes + 1 / RECORDS_A_PASS
+                        recorder.add(chain.mean(), chain.draw() if recorder.due else None)
+                    share = (number + min(1.0, chain.passes / self.max_iter)) / self.n_chains
+                    bar.update(int(share * self._percent()), recorder.count, time.perf_counter() - began)
+                if not recorder.draws:  # stopped before the first record
+                    recorder.add(chain.mean(), chain.draw())
+                recorders.append(recorder)
+                passes = max(passes, chain.passes)
+        self._keep(recorders, documents, alpha, beta)
+        self.n_iter_, self.seconds_ = passes, time.perf_counter() - began
+        self._stream: StreamChain | None = None
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None) -> LDA:
+        """One minibatch of a stream. The topics follow a stochastic gradient sampler, by default SCIR."""
+        del y
+        fresh = not hasattr(self, "components_") or getattr(self, "_stream", None) is None
+        documents = self._documents(X, reset=fresh)
+        alpha, beta = self._settings(documents.vocabulary)
+        if fresh:
+            self._stream = self._stream_chain(documents.vocabulary, alpha, beta, self._seed(), 0)
+            self._recorder, self._seen, self._words = Recorder(self.n_draws), 0, np.zeros(documents.vocabulary)
+        assert self._stream is not None
+        self._seen += documents.size
+        self._words += documents.word_counts()
+        total = max(self._seen, self.total_documents or 0)
+        if documents.tokens:
+            self._stream.step(documents, total)
+        self._recorder.add(self._stream.mean(), self._stream.draw() if self._recorder.due else None)
+        if not self._recorder.draws:
+            return self
+        self.alpha_, self.beta_ = alpha, beta
+        self.posterior_ = self._recorder.posterior()[None]
+        self.components_ = self._recorder.mean()
+        self.word_counts_ = self._words.copy()
+        self.n_iter_ = self._seen / total
+        self._n_features_out = self.n_topics
+        return self
+
+    def _documents(self, X: Any, *, reset: bool) -> Documents:
+        checked = validate_data(
+            self, X, reset=reset, accept_sparse="csr",
+            dtype=[np.float64, np.float32, np.int64, np.int32, np.uint16, np.uint8],
+        )  # fmt: skip
+        return Documents.of(checked)
+
+    def _settings(self, vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
+        """Check everything that ``__init__`` only stored; the priors as vectors."""
+        for name in ("n_topics", "max_iter", "n_chains", "n_draws", "sweeps"):
+            require_count(name, getattr(self, name))
+        require_count("burn_in", self.burn_in, least=0)
+        if self.burn_in >= self.sweeps:
+            raise ValueError(f"burn_in must be below sweeps, {self.sweeps}; got {self.burn_in}")
+        for name in ("batch_size", "total_documents"):
+            if getattr(self, name) is not None:
+                require_count(name, getattr(self, name))
+        if self.max_seconds is not None:
+            positive_array("max_seconds", self.max_seconds)
+        if isinstance(self.sampler, str):
+            require_choice("sampler", self.sampler, SAMPLERS)
+        elif not isinstance(self.sampler, SimplexSampler):
+            raise TypeError(f"sampler must be one of {', '.join(SAMPLERS)} or a simplex sampler; got {self.sampler!r}")
+        if not self.warm_passes >= 0:
+            raise ValueError(f"warm_passes must not be negative; got {self.warm_passes!r}")
+        alpha, beta = positive_array("alpha", self.alpha), positive_array("beta", self.beta)
+        for name, value, size in (("alpha", alpha, self.n_topics), ("beta", beta, vocabulary)):
+            if value.shape not in ((), (size,)):
+                raise ValueError(f"{name} must be a number or {size} of them; got shape {value.shape}")
+        return np.broadcast_to(alpha, self.n_topics).copy(), np.broadcast_to(beta, vocabulary).copy()
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, int | np.integer) and not isinstance(self.random_state, bool):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    @property
+    def _threads(self) -> int:
+        return available_threads() if self.n_jobs in (None, -1) else max(1, int(self.n_jobs))
+
+    def _percent(self) -> int:
+        return 1000
+
+    def _deadline(self, began: float, number: int) -> float:
+        return np.inf if self.max_seconds is None else began + self.max_seconds * (number + 1) / self.n_chains
+
+    def _chain(self, documents: Documents, alpha: np.ndarray, beta: np.ndarray, seed: int, number: int) -> Any:
+        kind = self.sampler
+        if kind == "auto":
+            kind = "gibbs" if _fits(documents, self.n_topics) else "scir"
+        if kind in ("gibbs", "collapsed"):
+            make = KeptGibbs if kind == "gibbs" else CollapsedGibbs
+            return make(
+                documents, alpha, beta, seed=seed, chain=number, warm_passes=min(self.warm_passes, self.max_iter / 2),
+                batch_size=self.batch_size, threads=self._threads,
+            )  # fmt: skip
+        stream = self._stream_chain(documents.vocabulary, alpha, beta, seed, number)
+        return Epochs(stream, documents, self.batch_size or STREAM_BATCH, seed=seed, chain=number)
+
+    def _stream_chain(self, words: int, alpha: np.ndarray, beta: np.ndarray, seed: int, number: int) -> StreamChain:
+        return StreamChain(
+            _simplex_sampler(self.sampler), words, alpha, beta, seed=seed, chain=number, sweeps=self.sweeps,
+            burn_in=self.burn_in, threads=self._threads,
+        )  # fmt: skip
+
+    def _keep(self, recorders: list[Recorder], documents: Documents, alpha: np.ndarray, beta: np.ndarray) -> None:
+        """Align the chains to the first and join what they recorded."""
+        means = [recorder.mean() for recorder in recorders]
+        orders = [align(means[0], mean) for mean in means]
+        length = min(len(recorder.posterior()) for recorder in recorders)
+        self.posterior_ = np.stack(
+            [recorder.posterior()[-length:][:, order] for recorder, order in zip(recorders, orders, strict=True)]
+        )
+        self.components_ = np.mean([mean[order] for mean, order in zip(means, orders, strict=True)], axis=0)
+        self.alpha_, self.beta_ = alpha, beta
+        self.word_counts_ = documents.word_counts()
+        self._n_features_out = self.n_topics
+
+    # Using.
+
+    def _draws(self, most: int) -> np.ndarray:
+        """At most so many draws of the topics, spread evenly over chains and time."""
+        every = self.posterior_.reshape(-1, *self.posterior_.shape[2:])
+        return every[np.unique(np.linspace(0, len(every) - 1, min(most, len(every))).astype(int))]
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Posterior mean topic weights of documents, averaged over draws of the topics."""
+        check_is_fitted(self)
+        documents = self._documents(X, reset=False)
+        found = evaluation.document_topics(
+            self._draws(TRANSFORM_DRAWS), self.alpha_, documents, seed=self._fixed_seed(), threads=self._threads
+        )
+        return found.mean(axis=0)
+
+    def _fixed_seed(self) -> int:
+        """Transforming twice gives the same answer."""
+        return int(self.random_state) if isinstance(self.random_state, int | np.integer) else 0
+
+    def perplexity(self, X: Any, *, method: str = "completion", held_out: float = 0.1, max_draws: int = 10) -> float:
+        """Held-out perplexity of documents: lower is better; ``unigram_perplexity`` belongs beside it.
+
+        ``method`` is "completion" (a share ``held_out`` of each document's tokens is scored given the others, averaged
+        over draws of the topics) or "left_to_right" (every token given those before it, with the posterior mean).
+        """
+        check_is_fitted(self)
+        require_choice("method", method, ("completion", "left_to_right"))
+        if not 0 < held_out < 1:
+            raise ValueError(f"held_out must lie strictly between 0 and 1; got {held_out!r}")
+        documents, seed = self._documents(X, reset=False), self._fixed_seed()
+        if not documents.tokens:
+            raise ValueError("the documents have no words: there is nothing to score")
+        if method == "left_to_right":
+            return evaluation.left_to_right_perplexity(
+                self.components_, self.alpha_, documents, seed=seed, threads=self._threads
+            )
+        return evaluation.completion_perplexity(
+            self._draws(max_draws), self.alpha_, documents, held_out=held_out, seed=seed, threads=self._threads
+        )
+
+    def unigram_perplexity(self, X: Any, *, held_out: float = 0.1) -> float:
+        """The perplexity of the same held-out tokens under the frequencies of words alone."""
+        check_is_fitted(self)
+        documents = self._documents(X, reset=False)
+        return evaluation.unigram_perplexity(self.word_counts_, documents, held_out=held_out, seed=self._fixed_seed())
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Minus the logarithm of the perplexity: higher is better."""
+        del y
+        return -float(np.log(self.perplexity(X)))
+
+    def coherence(self, X: Any, n: int = 10) -> np.ndarray:
+        """Normalised pointwise mutual information of each topic's first words in documents, from -1 to 1."""
+        check_is_fitted(self)
+        return evaluation.coherence(self.components_, self._documents(X, reset=False), n)
+
+    def top_words(self, n: int = 10, vocabulary: Any = None, *, level: float = 0.9) -> list[list[WordInterval]]:
+        """For each topic its ``n`` most probable words: (word, mean, lower, upper end of the credible interval)."""
+        check_is_fitted(self)
+        require_count("n", n)
+        if not 0 < level < 1:
+            raise ValueError(f"level must lie strictly between 0 and 1; got {level!r}")
+        names = getattr(self, "feature_names_in_", None) if vocabulary is None else np.asarray(vocabulary, dtype=object)
+        if names is not None and len(names) != self.components_.shape[1]:
+            raise ValueError(f"vocabulary must name all {self.components_.shape[1]} words; got {len(names)}")
+        draws = self.posterior_.reshape(-1, *self.posterior_.shape[2:])
+        topics = []
+        for k, mean in enumerate(self.components_):
+            best = np.argsort(-mean, kind="stable")[:n]
+            low, high = np.quantile(draws[:, k, best], [(1 - level) / 2, (1 + level) / 2], axis=0)
+            topics.append(
+                [
+                    (int(w) if names is None else names[w], float(mean[w]), float(a), float(b))
+                    for w, a, b in zip(best, low, high, strict=True)
+                ]
+            )
+        return topics
+
+    # Keeping.
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to one file, arrays and JSON; nothing is pickled."""
+        check_is_fitted(self)
+        settings = {k: v for k, v in self.get_params().items() if v is None or isinstance(v, bool | int | float | str)}
+        meta = {"format": FORMAT, "model": "LDA", "settings": settings, "n_iter": self.n_iter_}
+        arrays = {
+            "components": self.components_, "posterior": self.posterior_, "alpha": self.alpha_, "beta": self.beta_,
+            "word_counts": self.word_counts_,
+        }  # fmt: skip
+        if hasattr(self, "feature_names_in_"):
+            meta["words"] = [str(word) for word in self.feature_names_in_]
+        target = Path(path)
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        with temporary.open("wb") as file:
+            np.savez_compressed(file, meta=np.frombuffer(json.dumps(meta).encode(), np.uint8), **arrays)  # type: ignore[arg-type]
+        temporary.replace(target)
+
+    @classmethod
+    def load(cls, path: str | Path) -> LDA:
+        """A model written by ``save``."""
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+            meta = json.loads(arrays.pop("meta").tobytes())
+        except (ValueError, KeyError, EOFError, OSError) as error:
+            if isinstance(error, FileNotFoundError):
+                raise
+            raise ValueError(f"{path} is damaged or not a saved LDA model: {error}") from error
+        if meta.get("model") != "LDA" or meta.get("format") != FORMAT:
+            raise ValueError(f"{path} holds {meta.get('model')} in format {meta.get('format')}; expected LDA, {FORMAT}")
+        model = cls(**meta["settings"])
+        model.components_, model.posterior_ = arrays["components"], arrays["posterior"]
+        model.alpha_, model.beta_, model.word_counts_ = arrays["alpha"], arrays["beta"], arrays["word_counts"]
+        model.n_iter_, model.n_features_in_ = meta["n_iter"], arrays["components"].shape[1]
+        model._n_features_out = model.n_topics
+        if "words" in meta:
+            model.feature_names_in_ = np.array(meta["words"], dtype=object)
+        return model
+
+
+class Epochs:
+    """A stream chain on a corpus in memory: minibatches in an order that is new each pass."""
+
+    sampling = True
+
+    def __init__(self, stream: StreamChain, documents: Documents, batch_size: int, *, seed: int, chain: int) -> None:
+        self.stream, self.documents, self.seed, self.chain = stream, documents, seed, chain
+        self.batch_size = min(batch_size, documents.size)
+        self.passes, self.position, self.epoch = 0.0, 0, -1
+        self.draw, self.mean = stream.draw, stream.mean
+
+    def step(self) -> None:
+        """The next minibatch."""
+        if self.epoch < 0 or self.position + self.batch_size > self.documents.size:
+            self.epoch, self.position = self.epoch + 1, 0
+            rng = np.random.default_rng(np.random.SeedSequence([self.seed, self.chain, 5, self.epoch]))
+            self.order = rng.permutation(self.documents.size)
+        batch = self.documents.take(self.order[self.position : self.position + self.batch_size])
+        self.position += self.batch_size
+        self.passes += self.batch_size / self.documents.size
+        if batch.tokens:
+            self.stream.step(batch, self.documents.size, self._larger())
+
+    def _larger(self) -> Documents | None:
+        sampler = self.stream.sampler
+        if not isinstance(sampler, SCIRCV) or self.stream.steps % (sampler.recentre_every or 1_000_000_000):
+            return None
+        rng = np.random.default_rng(np.random.SeedSequence([self.seed, self.chain, 6, self.stream.steps]))
+        size = min(int(sampler.centre_batch), self.documents.size)
+        return self.documents.take(rng.choice(self.documents.size, size, replace=False))
+
+
+def _simplex_sampler(sampler: Any) -> SimplexSampler:
+    if isinstance(sampler, SimplexSampler):
+        return sampler
+    schedule = Decreasing(0.5, tau=10.0, kappa=0.6)
+    if sampler == "scir_cv":
+        return SCIRCV(schedule, recentre_every=20, centre_batch=1000)
+    return SGRLD(Decreasing(0.005, tau=1000.0, kappa=0.6)) if sampler == "sgrld" else SCIR(schedule)
+
+
+def _fits(documents: Documents, topics: int) -> bool:
+    """Whether kept assignments and the tables of their counts leave half of the free memory alone."""
+    needed = documents.tokens * 6 + documents.vocabulary * topics * 8 * 6
+    try:
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # not on this system: be modest
+        free = 4 * 2**30
+    return needed < MEMORY_SHARE * free

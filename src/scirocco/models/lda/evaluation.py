@@ -1,0 +1,174 @@
+"""How well topics predict: held-out perplexity and coherence.
+
+Document completion: the tokens of a document are split at random; the topic weights eta of the document are inferred
+from the first part, and the second part is scored,
+
+    perplexity = exp(- sum log p(w) / tokens),    p(w) = mean over draws and sweeps of sum_k eta_k phi_kw
+
+so that draws of the topics and of the assignments are averaged inside the logarithm (Wallach et al. 2009; Patterson and
+Teh 2013; Baker et al. 2018). The unigram perplexity, of words drawn by their frequency, belongs beside it. The
+left-to-right estimator scores every token given those before it and needs no split.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from scirocco.compiled import jit, over_blocks
+from scirocco.models.lda.documents import Documents
+from scirocco.models.lda.stream import fresh_assignments
+from scirocco.random import make_key, open_stream, uniform
+
+SWEEPS, BURN_IN = 60, 20
+
+
+def document_topics(
+    draws: np.ndarray, alpha: np.ndarray, documents: Documents, *, seed: int, sweeps: int = SWEEPS,
+    burn_in: int = BURN_IN, threads: int | None = None,
+) -> np.ndarray:  # fmt: skip
+    """Posterior mean topic weights, documents x topics, for each draw of the topics: (draw, document, topic).
+
+    A document's random stream comes from its words, so the result does not depend on the other documents. One without
+    words has the mean of the prior.
+    """
+    small = alpha.astype(np.float32)
+    seeds = _fingerprints(documents)
+    found = np.empty((len(draws), documents.size, alpha.size))
+    for i, topics in enumerate(draws):
+        phi = np.ascontiguousarray(topics.T, dtype=np.float32)
+        _, counts = fresh_assignments(
+            make_key(seed, 7), i, documents, documents.words, phi, small, sweeps, burn_in, seeds=seeds, counted=False,
+            weighed=True, threads=threads,
+        )  # fmt: skip
+        weights = counts / (sweeps - burn_in) + alpha
+        found[i] = weights / weights.sum(axis=1, keepdims=True)
+    return found
+
+
+def _fingerprints(documents: Documents) -> np.ndarray:
+    """A number for each document that depends on its words alone."""
+    mixed = (documents.words.astype(np.uint64) + 1) * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(29)
+    mixed *= 2 * documents.numbers.astype(np.uint64) + 1
+    sums = np.concatenate([[np.uint64(0)], np.cumsum(mixed, dtype=np.uint64)])
+    return ((sums[documents.starts[1:]] - sums[documents.starts[:-1]]) >> np.uint64(2)).astype(np.int64)
+
+
+def completion_perplexity(
+    draws: np.ndarray, alpha: np.ndarray, documents: Documents, *, held_out: float = 0.1, seed: int = 0,
+    threads: int | None = None,
+) -> float:  # fmt: skip
+    """Document completion with draws of the topics, (draw, topic, word)."""
+    seen, hidden = documents.split(held_out, seed)
+    if not hidden.tokens:
+        raise ValueError("no token was held out: the documents are too short for this share")
+    eta = document_topics(draws, alpha, seen, seed=seed, threads=threads)
+    owner = np.repeat(np.arange(documents.size), np.diff(documents.starts))
+    scored = np.flatnonzero(hidden.numbers)
+    chances = np.zeros(len(scored))
+    for weights, topics in zip(eta, draws, strict=True):
+        chances += np.einsum("ik,ik->i", weights[owner[scored]], topics.T[documents.words[scored]])
+    return float(np.exp(-(hidden.numbers[scored] @ np.log(chances / len(draws))) / hidden.tokens))
+
+
+def unigram_perplexity(frequencies: np.ndarray, documents: Documents, *, held_out: float = 0.1, seed: int = 0) -> float:
+    """The same tokens scored by the frequencies of words in the training data, 0.01 added to each."""
+    hidden = documents.split(held_out, seed)[1]
+    chances = (frequencies + 0.01) / (frequencies + 0.01).sum()
+    return float(np.exp(-(hidden.numbers @ np.log(chances[documents.words])) / max(1, hidden.tokens)))
+
+
+@jit
+def _left_to_right(
+    key: Any, first: int, last: int, seeds: Any, starts: Any, words: Any, numbers: Any, phi: Any, alpha: Any,
+    particles: int, limit: int, scores: Any,
+) -> None:  # fmt: skip
+    topics = phi.shape[1]
+    tokens, z, near, heights = np.empty(limit, np.int64), np.empty(limit, np.int64), np.empty(topics), np.empty(topics)
+    chances = np.empty(limit)
+    for d in range(first, last):
+        s = open_stream(key, 0, seeds[d])
+        n = 0
+        for j in range(starts[d], starts[d + 1]):
+            for _ in range(numbers[j]):
+                tokens[n] = words[j]
+                n += 1
+        for i in range(n - 1, 0, -1):  # a bag has no order: take a random one
+            j = int(uniform(s) * (i + 1))
+            tokens[i], tokens[j] = tokens[j], tokens[i]
+        chances[:n] = 0.0
+        for _ in range(particles):
+            near[:] = alpha
+            total = alpha.sum()
+            for i in range(n):
+                for t in range(i):  # the tokens before, resampled once given each other
+                    near[z[t]] -= 1.0
+                    height = 0.0
+                    for k in range(topics):
+                        height += near[k] * phi[tokens[t], k]
+                        heights[k] = height
+                    u = uniform(s) * height
+                    k = 0
+                    while heights[k] <= u and k < topics - 1:
+                        k += 1
+                    z[t] = k
+                    near[k] += 1.0
+                height = 0.0
+                for k in range(topics):
+                    height += near[k] * phi[tokens[i], k]
+                    heights[k] = height
+                chances[i] += height / total
+                u = uniform(s) * height
+                k = 0
+                while heights[k] <= u and k < topics - 1:
+                    k += 1
+                z[i] = k
+                near[k] += 1.0
+                total += 1.0
+        for i in range(n):
+            scores[d] += np.log(chances[i] / particles)
+
+
+def left_to_right_perplexity(
+    topics: np.ndarray, alpha: np.ndarray, documents: Documents, *, particles: int = 20, seed: int = 0,
+    threads: int | None = None,
+) -> float:  # fmt: skip
+    """Wallach et al. (2009), with one set of topics; its cost grows with the square of a document's length."""
+    phi = np.ascontiguousarray(topics.T, dtype=np.float64)
+    scores, limit = np.zeros(documents.size), int(documents.lengths.max(initial=1))
+    key, seeds = make_key(seed, 8), _fingerprints(documents)
+    over_blocks(
+        lambda first, last: _left_to_right(
+            key, first, last, seeds, documents.starts, documents.words, documents.numbers, phi,
+            alpha.astype(np.float64), particles, limit, scores,
+        ),
+        documents.size,
+        threads,
+    )  # fmt: skip
+    return float(np.exp(-scores.sum() / max(1, documents.tokens)))
+
+
+def coherence(topics: np.ndarray, documents: Documents, n: int = 10) -> np.ndarray:
+    """Normalised pointwise mutual information of each topic's ``n`` first words, averaged over pairs.
+
+    1 for words that only occur together, 0 for independent ones, -1 for words that never meet.
+    """
+    best = np.argsort(-topics, axis=1)[:, :n]
+    wanted = np.unique(best)
+    place = np.full(documents.vocabulary, -1)
+    place[wanted] = np.arange(len(wanted))
+    inside = place[documents.words] >= 0
+    owner = np.repeat(np.arange(documents.size), np.diff(documents.starts))[inside]
+    present = sp.csr_array(
+        (np.ones(len(owner)), (owner, place[documents.words[inside]])), shape=(documents.size, len(wanted))
+    )
+    together = np.asarray((present.T @ present).todense()) / max(1, documents.size)
+    single = together.diagonal()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mutual = np.log(together / np.outer(single, single)) / -np.log(together)
+    mutual = np.where(together == 0, -1.0, np.where(together == 1, 1.0, mutual))
+    below = np.tril_indices(best.shape[1], -1)
+    return np.array([mutual[np.ix_(words, words)][below].mean() if len(below[0]) else np.nan for words in place[best]])

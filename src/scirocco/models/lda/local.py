@@ -1,0 +1,270 @@
+"""The local steps of latent Dirichlet allocation: topic assignments of the tokens of documents, in Numba.
+
+Given topics, a token of word w in document d has topic k with probability
+
+    p(k) proportional to (n_dk + alpha_k) phi_wk = n_dk phi_wk + alpha_k phi_wk,
+
+n_dk counting the document's other tokens. The first part runs over the topics present in the document, the second
+has a sum known for each word: the cost of a token follows the topics of its document, not K (Yao, Mimno and McCallum
+2009 split it like this). Documents are independent given the topics, so threads share them out; each block of
+documents has a random stream of its own, and all sums are of whole numbers: results do not depend on the threads.
+
+``collapsed_sweep`` integrates the topics out, which makes all documents depend on each other: one thread, in order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from scirocco.compiled import fast_sums, inlined, jit
+from scirocco.random import open_stream, uniform
+
+DOCUMENTS = 16  # that share a random stream
+
+
+@jit
+def touched(words: Any, lookup: Any) -> Any:
+    """The distinct words, and where each entry stands among them; ``lookup`` (all -1) is left as it was."""
+    columns, places = np.empty(words.size, np.int64), np.empty(words.size, np.int64)
+    m = 0
+    for j in range(words.size):
+        w = words[j]
+        if lookup[w] < 0:
+            lookup[w], columns[m] = m, w
+            m += 1
+        places[j] = lookup[w]
+    for j in range(m):
+        lookup[columns[j]] = -1
+    return columns[:m], places
+
+
+@fast_sums
+def word_masses(phi: Any, alpha: Any) -> Any:
+    """sum_k alpha_k phi_wk of every word."""
+    masses = np.empty(phi.shape[0], np.float32)
+    for w in range(phi.shape[0]):
+        total = 0.0
+        for k in range(phi.shape[1]):
+            total += alpha[k] * phi[w, k]
+        masses[w] = total
+    return masses
+
+
+@inlined
+def _draw_topic(
+    s: Any, phi: Any, w: int, mass: Any, alpha: Any, active: Any, present: Any, m: int, heights: Any
+) -> int:
+    """A topic for a token of word w, given the ``present`` counts of the ``m`` topics ``active`` in its document."""
+    height = np.float32(0.0)
+    for j in range(m):
+        height += present[j] * phi[w, active[j]]  # no slice of phi: making one costs as much as the draw
+        heights[j] = height
+    u = np.float32(uniform(s)) * (height + mass)
+    if u < height:
+        j = 0
+        while heights[j] <= u and j < m - 1:
+            j += 1
+        return active[j]
+    u -= height
+    k = 0
+    height = alpha[0] * phi[w, 0]
+    while height <= u and k < alpha.size - 1:
+        k += 1
+        height += alpha[k] * phi[w, k]
+    return k
+
+
+@jit
+def _sweep_document(
+    s: Any, words: Any, z: Any, phi: Any, masses: Any, alpha: Any, active: Any, present: Any, place: Any, heights: Any
+) -> None:
+    """Resample the topics ``z`` of a document's tokens once; ``place`` (all -1) is left as it was."""
+    m = 0
+    for t in range(z.size):
+        k = z[t]
+        if place[k] < 0:
+            place[k], active[m], present[m] = m, k, 1.0
+            m += 1
+        else:
+            present[place[k]] += 1.0
+    for t in range(z.size):
+        old, w = z[t], words[t]
+        i = place[old]
+        present[i] -= 1.0
+        new = _draw_topic(s, phi, w, masses[w], alpha, active, present, m, heights)
+        if new != old:
+            z[t] = new
+            if present[i] == 0.0:  # the last token of its topic: the list closes the gap
+                m -= 1
+                active[i], present[i] = active[m], present[m]
+                place[active[i]] = i
+                place[old] = -1
+            if place[new] < 0:
+                place[new], active[m], present[m] = m, new, 0.0
+                m += 1
+        present[place[new]] += 1.0
+    for j in range(m):
+        place[active[j]] = -1
+
+
+@jit
+def sweep_kept(
+    key: Any, step: int, first: int, last: int, begin: int, end: int, starts: Any, words: Any, z: Any, phi: Any,
+    masses: Any, alpha: Any,
+) -> None:  # fmt: skip
+    """One sweep over the kept assignments of documents ``begin`` to ``end``: blocks ``first`` to ``last`` of them."""
+    topics = phi.shape[1]
+    active, place = np.empty(topics, np.int64), np.full(topics, -1)
+    present, heights = np.empty(topics, np.float32), np.empty(topics, np.float32)
+    for block in range(first, last):
+        s = open_stream(key, step, block)
+        for d in range(begin + block * DOCUMENTS, min(end, begin + (block + 1) * DOCUMENTS)):
+            low, high = starts[d], starts[d + 1]
+            _sweep_document(
+                s, words[low:high], z[low:high], phi, masses, alpha, active, present, place, heights
+            )  # fmt: skip
+
+
+@jit
+def move_counts(words: Any, old: Any, new: Any, counts: Any) -> None:
+    """Bring the counts, words x topics, up to date with assignments that have changed."""
+    for t in range(words.size):
+        if old[t] != new[t]:
+            counts[words[t], old[t]] -= 1
+            counts[words[t], new[t]] += 1
+
+
+@jit
+def sweep_fresh(
+    key: Any, step: int, first: int, last: int, seeds: Any, starts: Any, words: Any, numbers: Any, phi: Any,
+    masses: Any, alpha: Any, sweeps: int, burn_in: int, table: Any, weights: Any, limit: int,
+) -> None:  # fmt: skip
+    """Gibbs sweeps on documents that come without assignments, given as words with their numbers of occurrences.
+
+    After ``burn_in`` sweeps, each adds the counts of its assignments to ``table`` (words x topics) and the documents'
+    topic counts to ``weights`` (documents x topics); either may be empty. ``seeds`` names each document's random
+    stream, so that a document's result can be made to depend on the document alone. ``limit`` is the most tokens.
+    """
+    topics = phi.shape[1]
+    active, place = np.empty(topics, np.int64), np.full(topics, -1)
+    present, heights = np.empty(topics, np.float32), np.empty(topics, np.float32)
+    tokens, z = np.empty(limit, np.int64), np.empty(limit, np.int64)
+    for d in range(first, last):
+        s = open_stream(key, step, seeds[d])
+        n = 0
+        for j in range(starts[d], starts[d + 1]):
+            for _ in range(numbers[j]):
+                tokens[n] = words[j]
+                # A start from the topics alone: the second part of the law, with no other token seen.
+                z[n] = _draw_topic(s, phi, words[j], masses[words[j]], alpha, active, present, 0, heights)
+                n += 1
+        for sweep in range(sweeps):
+            _sweep_document(s, tokens[:n], z[:n], phi, masses, alpha, active, present, place, heights)
+            if sweep >= burn_in:
+                if table.size:
+                    for t in range(n):
+                        table[tokens[t], z[t]] += 1
+                if weights.size:
+                    for t in range(n):
+                        weights[d, z[t]] += 1
+
+
+@fast_sums
+def expected_counts(
+    first: int, last: int, starts: Any, words: Any, numbers: Any, phi: Any, alpha: Any, rounds: int, table: Any,
+    weights: Any,
+) -> None:  # fmt: skip
+    """The same in expectation, without random numbers: ``rounds`` of the fixed point of each document's weights.
+
+    Used to find good topics quickly, never to sample: the expected assignments go to ``table`` if it is not empty, the
+    weights n_dk + alpha_k to ``weights``.
+    """
+    topics = phi.shape[1]
+    near, pull = np.empty(topics, np.float32), np.empty(topics, np.float32)
+    for d in range(first, last):
+        for k in range(topics):
+            near[k] = 1.0
+        for turn in range(rounds):
+            for k in range(topics):
+                pull[k] = 0.0
+            for j in range(starts[d], starts[d + 1]):
+                w = words[j]
+                total = np.float32(0.0)
+                for k in range(topics):
+                    total += near[k] * phi[w, k]
+                scale = np.float32(numbers[j]) / max(total, np.float32(1e-30))
+                for k in range(topics):
+                    pull[k] += phi[w, k] * scale
+                if turn == rounds - 1 and table.size:
+                    for k in range(topics):
+                        table[w, k] += near[k] * phi[w, k] * scale
+            for k in range(topics):
+                near[k] = alpha[k] + near[k] * pull[k]
+        if weights.size:
+            for k in range(topics):
+                weights[d, k] = near[k]
+
+
+@jit
+def assign(
+    key: Any, step: int, first: int, last: int, starts: Any, token_starts: Any, words: Any, numbers: Any, phi: Any,
+    weights: Any, tokens: Any, z: Any,
+) -> None:  # fmt: skip
+    """Draw every token's topic from weights_dk phi_wk, independently: the start of kept assignments."""
+    topics = phi.shape[1]
+    heights = np.empty(topics, np.float32)
+    for block in range(first, last):
+        s = open_stream(key, step, block)
+        for d in range(block * DOCUMENTS, min(starts.size - 1, (block + 1) * DOCUMENTS)):
+            t = token_starts[d]
+            for j in range(starts[d], starts[d + 1]):
+                w = words[j]
+                height = np.float32(0.0)
+                for k in range(topics):
+                    height += weights[d, k] * phi[w, k]
+                    heights[k] = height
+                for _ in range(numbers[j]):
+                    u = np.float32(uniform(s)) * height
+                    k = 0
+                    while heights[k] <= u and k < topics - 1:
+                        k += 1
+                    tokens[t], z[t] = w, k
+                    t += 1
+
+
+@jit
+def collapsed_sweep(
+    key: Any, step: int, begin: int, end: int, starts: Any, words: Any, z: Any, counts: Any, totals: Any, alpha: Any,
+    beta: Any, beta_sum: float,
+) -> None:  # fmt: skip
+    """Collapsed Gibbs: p(k) proportional to (n_dk + alpha_k) (n_wk + beta_w) / (n_k + sum beta), token by token."""
+    topics = counts.shape[1]
+    s = open_stream(key, step, 0)
+    near, heights, inverse = np.empty(topics), np.empty(topics), np.empty(topics)
+    for k in range(topics):
+        inverse[k] = 1.0 / (totals[k] + beta_sum)
+    for d in range(begin, end):
+        near[:] = alpha
+        for t in range(starts[d], starts[d + 1]):
+            near[z[t]] += 1.0
+        for t in range(starts[d], starts[d + 1]):
+            w, old = words[t], z[t]
+            near[old] -= 1.0
+            counts[w, old] -= 1
+            totals[old] -= 1
+            inverse[old] = 1.0 / (totals[old] + beta_sum)
+            height = 0.0
+            for k in range(topics):
+                height += near[k] * (counts[w, k] + beta[w]) * inverse[k]
+                heights[k] = height
+            u = uniform(s) * height
+            new = 0
+            while heights[new] <= u and new < topics - 1:
+                new += 1
+            z[t] = new
+            near[new] += 1.0
+            counts[w, new] += 1
+            totals[new] += 1
+            inverse[new] = 1.0 / (totals[new] + beta_sum)

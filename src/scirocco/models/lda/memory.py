@@ -1,0 +1,230 @@
+"""Chains in memory: every token's assignment is kept.
+
+``KeptGibbs``: topics given all assignments, then the assignments of a minibatch of documents given the topics,
+
+    phi_k ~ Dirichlet(beta + n_k),        z_di ~ (n_dk + alpha_k) phi_kw
+
+which is a Gibbs scan: exact, however small the minibatch, and parallel over its documents. Topics are drawn only for
+the words of the minibatch: the others enter through their total, a single gamma number by additivity.
+
+``CollapsedGibbs`` integrates the topics out (Griffiths and Steyvers 2004): better mixing a sweep, one thread.
+
+Both start from topics found by stochastic expectation maximisation over a part of the data, which is an initial value
+like any other: what follows forgets it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from scirocco.compiled import over_blocks
+from scirocco.models.lda import local
+from scirocco.models.lda.documents import Documents
+from scirocco.random import make_key
+from scirocco.simplex.exact import draw_gammas
+
+BATCHES = 20  # minibatches in a sweep, unless topics are costly to draw beside so few tokens
+WARM_BATCH = 500  # documents of a minibatch while good topics are looked for
+WARM_ROUNDS = 5
+WARM_PIECES = 8  # of a minibatch, shared out to threads
+
+
+class KeptGibbs:
+    """Exact minibatch Gibbs with kept assignments."""
+
+    def __init__(
+        self, documents: Documents, alpha: np.ndarray, beta: np.ndarray, *, seed: int, chain: int, warm_passes: float,
+        batch_size: int | None, threads: int | None,
+    ) -> None:  # fmt: skip
+        self.documents, self.threads = documents, threads
+        self.alpha, self.beta = alpha.astype(np.float32), beta
+        self.topics = alpha.size
+        self.key = make_key(seed, chain, 0)
+        self.calls = 0
+        self.warm = WarmUp(documents, alpha, beta, seed=seed, chain=chain, passes=warm_passes, threads=threads)
+        small = np.uint8 if self.topics <= 2**8 else np.uint16 if self.topics <= 2**16 else np.uint32
+        self.token_starts = np.concatenate([[0], np.cumsum(documents.lengths)])
+        self.words, self.z = np.empty(documents.tokens, np.int32), np.empty(documents.tokens, small)
+        self.counts = np.zeros((documents.vocabulary, self.topics), np.int64)
+        self.phi = np.zeros((documents.vocabulary, self.topics), np.float32)
+        if batch_size is None:
+            tokens = max(1, documents.tokens)
+            pieces = int(np.clip(tokens // max(1, documents.vocabulary * self.topics), 1, BATCHES))
+        else:
+            pieces = max(1, round(documents.size / batch_size))
+        # Borders at equal shares of the tokens, not of the documents, which may differ a lot.
+        wanted = np.linspace(0, documents.tokens, pieces + 1)
+        self.borders = np.unique(np.searchsorted(self.token_starts, wanted))
+        self.borders[0], self.borders[-1] = 0, documents.size
+        self.position = 0
+        self.passes = 0.0
+        self.assigned = False
+        self._columns: dict[int, np.ndarray] = {}
+
+    @property
+    def sampling(self) -> bool:
+        """Whether the chain samples by now: warm-up and first assignment are over."""
+        return self.assigned
+
+    def _call(self) -> int:
+        self.calls += 1
+        return self.calls
+
+    def step(self) -> None:
+        """A minibatch: of the warm-up, the first assignment of everything, or a Gibbs step."""
+        if not self.warm.done:
+            self.warm.step()
+            self.passes = self.warm.passes
+        elif not self.assigned:
+            self._assign()
+        else:
+            self._resample()
+
+    def _assign(self) -> None:
+        d = self.documents
+        phi = self.warm.phi()
+        weights = np.empty((d.size, self.topics), np.float32)
+        empty = np.empty((0, 0), np.float32)
+        over_blocks(
+            lambda first, last: local.expected_counts(
+                first, last, d.starts, d.words, d.numbers, phi, self.alpha, WARM_ROUNDS, empty, weights
+            ),
+            d.size,
+            self.threads,
+        )
+        call = self._call()
+        over_blocks(
+            lambda first, last: local.assign(
+                self.key, call, first, last, d.starts, self.token_starts, d.words, d.numbers, phi, weights, self.words,
+                self.z,
+            ),
+            -(-d.size // local.DOCUMENTS),
+            self.threads,
+        )  # fmt: skip
+        flat = self.words.astype(np.int64) * self.topics + self.z.astype(np.int64)
+        self.counts = np.bincount(flat, minlength=self.counts.size).reshape(self.counts.shape)
+        self.assigned = True
+
+    def _resample(self) -> None:
+        begin, end = self.borders[self.position], self.borders[self.position + 1]
+        self._draw_topics(self.position)
+        masses = local.word_masses(self.phi, self.alpha)
+        low, high = self.token_starts[begin], self.token_starts[end]
+        old, call = self.z[low:high].copy(), self._call()
+        over_blocks(
+            lambda first, last: local.sweep_kept(
+                self.key, call, first, last, begin, end, self.token_starts, self.words, self.z, self.phi, masses,
+                self.alpha,
+            ),
+            -(-(end - begin) // local.DOCUMENTS),
+            self.threads,
+        )  # fmt: skip
+        local.move_counts(self.words[low:high], old, self.z[low:high], self.counts)
+        self.position = (self.position + 1) % (len(self.borders) - 1)
+        self.passes += (high - low) / max(1, self.documents.tokens)
+
+    def _draw_topics(self, piece: int) -> None:
+        """phi for the words of a minibatch, given all assignments; the other words through their totals."""
+        if piece not in self._columns:
+            low, high = self.token_starts[self.borders[piece]], self.token_starts[self.borders[piece + 1]]
+            self._columns[piece] = np.unique(self.words[low:high])
+        columns = self._columns[piece]
+        parameter = self.counts[columns] + self.beta[columns, None]
+        theta = draw_gammas(self.key, self._call(), parameter, self.threads)
+        beyond = self.counts.sum(axis=0) + self.beta.sum() - parameter.sum(axis=0)
+        rest = draw_gammas(self.key, self._call(), np.maximum(beyond, 0.0), self.threads)
+        self.phi[columns] = theta / (theta.sum(axis=0) + rest)
+
+    def draw(self) -> np.ndarray:
+        """Topics given all assignments, topics x words."""
+        if not self.assigned:
+            return self.warm.phi().T
+        theta = draw_gammas(self.key, self._call(), self.counts + self.beta[:, None], self.threads)
+        return np.ascontiguousarray((theta / theta.sum(axis=0)).T, dtype=np.float32)
+
+    def mean(self) -> np.ndarray:
+        """The expectation of ``draw``: less noise in averages."""
+        if not self.assigned:
+            return self.warm.phi().T
+        parameter = self.counts + self.beta[:, None]
+        return (parameter / parameter.sum(axis=0)).T
+
+
+class CollapsedGibbs(KeptGibbs):
+    """Collapsed Gibbs, the exact reference of the literature."""
+
+    def _resample(self) -> None:
+        begin, end = self.borders[self.position], self.borders[self.position + 1]
+        totals = self.counts.sum(axis=0)
+        local.collapsed_sweep(
+            self.key, self._call(), begin, end, self.token_starts, self.words, self.z, self.counts, totals,
+            self.alpha.astype(np.float64), self.beta, float(self.beta.sum()),
+        )  # fmt: skip
+        low, high = self.token_starts[begin], self.token_starts[end]
+        self.position = (self.position + 1) % (len(self.borders) - 1)
+        self.passes += (high - low) / max(1, self.documents.tokens)
+
+
+class WarmUp:
+    """Good topics quickly: stochastic expectation maximisation over minibatches, with expected assignments.
+
+    A step costs what its minibatch does, whatever the vocabulary: the decay of the other words' counts is kept in one
+    number.
+    """
+
+    def __init__(
+        self, documents: Documents, alpha: np.ndarray, beta: np.ndarray, *, seed: int, chain: int, passes: float,
+        threads: int | None,
+    ) -> None:  # fmt: skip
+        self.documents, self.threads, self.wanted = documents, threads, passes
+        self.alpha, self.beta = alpha.astype(np.float32), beta
+        rng = np.random.default_rng(np.random.SeedSequence([seed, chain, 1]))
+        self.order = rng.permutation(documents.size)
+        shape = (documents.vocabulary, alpha.size)
+        level = documents.tokens / max(1, documents.vocabulary * alpha.size)
+        self._counts = (rng.gamma(100.0, 0.01, shape) * level).astype(np.float32)  # times decay: the counts
+        self._totals, self._decay = self._counts.sum(axis=0, dtype=np.float64), 1.0
+        self._lookup = np.full(documents.vocabulary, -1)
+        self.steps, self.passes, self.position = 0, 0.0, 0
+        self.batch = min(documents.size, WARM_BATCH)
+
+    @property
+    def done(self) -> bool:
+        """Whether the passes that were wanted are made."""
+        return self.passes >= self.wanted
+
+    def phi(self, columns: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """The topics of some words, words x topics."""
+        parameter = self._counts[columns] * np.float32(self._decay) + self.beta[columns, None].astype(np.float32)
+        return np.asarray(parameter / (self._totals * self._decay + self.beta.sum()), np.float32)
+
+    def step(self) -> None:
+        """One minibatch: the counts move towards those that it suggests."""
+        if self.position >= self.documents.size:
+            self.position = 0
+        batch = self.documents.take(self.order[self.position : self.position + self.batch])
+        self.position += self.batch
+        columns, places = local.touched(batch.words, self._lookup)
+        phi, empty = self.phi(columns), np.empty((0, 0), np.float32)
+        # Always the same pieces, so that the sums do not depend on the number of threads.
+        borders = np.linspace(0, batch.size, WARM_PIECES + 1).astype(int)
+        tables = np.zeros((WARM_PIECES, len(columns), self.alpha.size), np.float32)
+
+        def work(first: int, last: int) -> None:
+            for piece in range(first, last):
+                local.expected_counts(
+                    borders[piece], borders[piece + 1], batch.starts, places, batch.numbers, phi, self.alpha,
+                    WARM_ROUNDS, tables[piece], empty,
+                )  # fmt: skip
+
+        over_blocks(work, WARM_PIECES, self.threads)
+        rate = (10.0 + self.steps) ** -0.7
+        self._decay *= 1 - rate
+        added = tables.sum(axis=0) * np.float32(rate * self.documents.size / max(1, batch.size) / self._decay)
+        self._counts[columns] += added
+        self._totals += added.sum(axis=0, dtype=np.float64)
+        if self._decay < 1e-12:  # before single precision runs out
+            self._counts *= np.float32(self._decay)
+            self._totals, self._decay = self._totals * self._decay, 1.0
+        self.steps += 1
+        self.passes += batch.size / max(1, self.documents.size)

@@ -1,0 +1,201 @@
+"""The LDA estimator: conformance, planted topics, evaluation, saving, and wrong input."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import scirocco as sc
+from scirocco.models.lda.alignment import align
+from scirocco.models.lda.recording import Recorder
+
+
+@pytest.fixture(scope="module")
+def planted():
+    rng = np.random.default_rng(0)
+    topics, weights = rng.dirichlet(np.full(60, 0.1), 4), rng.dirichlet(np.full(4, 0.2), 320)
+    counts = np.array([rng.multinomial(80, w @ topics) for w in weights])
+    return topics, weights, counts
+
+
+@pytest.fixture(scope="module")
+def fitted(planted):
+    return sc.LDA(4, alpha=0.2, beta=0.1, max_iter=60, n_chains=2, random_state=0).fit(planted[2][:260])
+
+
+@pytest.mark.filterwarnings("ignore:counts must be whole numbers")
+@parametrize_with_checks([sc.LDA(3, max_iter=4, random_state=0)])
+def test_conforms_to_scikit_learn(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("sampler", ["gibbs", "collapsed"])
+def test_planted_topics_are_found(planted, sampler):
+    topics, weights, counts = planted
+    model = sc.LDA(4, alpha=0.2, beta=0.1, sampler=sampler, max_iter=60, random_state=1).fit(
+        sp.csr_matrix(counts[:260])
+    )
+    order = align(topics, model.components_)
+    assert np.abs(model.components_[order] - topics).sum(axis=1).mean() < 0.12
+    found = model.transform(counts[260:])[:, order]
+    assert np.abs(found - weights[260:]).mean() < 0.05
+    np.testing.assert_allclose(model.components_.sum(axis=1), 1)
+    np.testing.assert_allclose(found.sum(axis=1), 1)
+
+
+def test_intervals_cover_the_truth(planted, fitted):
+    topics, _, _ = planted
+    order = align(fitted.components_, topics)
+    draws = fitted.posterior_.reshape(-1, 4, 60)
+    low, high = np.quantile(draws, [0.05, 0.95], axis=0)
+    inside = (topics[order] >= low) & (topics[order] <= high)
+    assert 0.7 < inside[fitted.components_ > 0.005].mean() < 0.99
+
+
+def test_chains_are_aligned(fitted):
+    first, second = fitted.posterior_.mean(axis=1)
+    assert np.array_equal(align(first, second), np.arange(4))
+    assert np.abs(first - second).sum(axis=1).max() < 0.3
+
+
+def test_perplexity(planted, fitted):
+    topics, _, counts = planted
+    held = counts[260:]
+    found, plain = fitted.perplexity(held), fitted.unigram_perplexity(held)
+    # The planted topics themselves, with inferred weights, are the limit.
+    from scirocco.models.lda.documents import Documents
+    from scirocco.models.lda.evaluation import completion_perplexity
+
+    limit = completion_perplexity(topics[None], np.full(4, 0.2), Documents.of(held))
+    assert limit * 0.99 < found < limit * 1.06
+    assert plain > 1.4 * found
+    assert fitted.score(held) == pytest.approx(-np.log(found))
+    sequential = fitted.perplexity(held, method="left_to_right")
+    assert found * 0.95 < sequential < plain
+
+
+def test_left_to_right_is_unbiased_on_a_document_that_can_be_summed():
+    from scirocco.models.lda.documents import Documents
+    from scirocco.models.lda.evaluation import left_to_right_perplexity
+
+    topics, alpha = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]]), np.array([0.5, 1.5])
+    words = [0, 2, 2]
+    total = 0.0
+    for z in np.ndindex(2, 2, 2):
+        near, chance = alpha.copy(), 1.0
+        for w, k in zip(words, z, strict=True):
+            chance *= near[k] / near.sum() * topics[k, w]
+            near[k] += 1
+        total += chance
+    found = left_to_right_perplexity(topics, alpha, Documents.of(np.array([[1, 0, 2]])), particles=40_000)
+    assert found == pytest.approx(total ** (-1 / 3), rel=0.01)
+
+
+def test_coherence_and_top_words(planted, fitted):
+    counts = planted[2]
+    scores = fitted.coherence(counts, 5)
+    assert scores.shape == (4,)
+    assert np.all((scores > -1) & (scores <= 1))
+    names = [f"w{i}" for i in range(60)]
+    for topic, listed in zip(fitted.components_, fitted.top_words(5, names), strict=True):
+        assert [word for word, *_ in listed] == [names[i] for i in np.argsort(-topic, kind="stable")[:5]]
+        for _, mean, low, high in listed:
+            assert low <= mean <= high or high - low > 0
+
+
+def test_names_of_columns_are_used(planted):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(planted[2][:40], columns=[f"w{i}" for i in range(60)])
+    model = sc.LDA(2, max_iter=4, random_state=0).fit(frame)
+    assert model.top_words(1)[0][0][0].startswith("w")
+    assert list(model.get_feature_names_out()) == ["lda0", "lda1"]
+
+
+def test_save_and_load(tmp_path, planted, fitted):
+    fitted.save(tmp_path / "model.npz")
+    loaded = sc.LDA.load(tmp_path / "model.npz")
+    counts = planted[2][:10]
+    np.testing.assert_array_equal(loaded.transform(counts), fitted.transform(counts))
+    assert loaded.get_params() == fitted.get_params()
+    (tmp_path / "bad.npz").write_bytes(b"nonsense")
+    with pytest.raises(ValueError, match="damaged or not a saved LDA model"):
+        sc.LDA.load(tmp_path / "bad.npz")
+    with pytest.raises(FileNotFoundError):
+        sc.LDA.load(tmp_path / "none.npz")
+
+
+def test_partial_fit_follows_a_stream(planted):
+    topics, _, counts = planted
+    model = sc.LDA(4, alpha=0.2, beta=0.1, sampler=sc.SCIR(0.1), total_documents=260, random_state=1)
+    for _ in range(15):
+        for start in range(0, 260, 65):
+            model.partial_fit(counts[start : start + 65])
+    order = align(topics, model.components_)
+    assert np.abs(model.components_[order] - topics).sum(axis=1).mean() < 0.6
+    assert model.perplexity(counts[260:]) < 0.8 * model.unigram_perplexity(counts[260:])
+
+
+def test_a_time_budget_stops_fit_with_what_it_has(planted):
+    model = sc.LDA(4, max_iter=10**6, max_seconds=1.0, random_state=0).fit(planted[2])
+    assert model.seconds_ < 5
+    assert model.n_iter_ < 10**6
+    assert model.perplexity(planted[2][:20]) > 1
+    at_once = sc.LDA(4, max_seconds=1e-6, random_state=0).fit(planted[2])
+    np.testing.assert_allclose(at_once.components_.sum(axis=1), 1, rtol=1e-5)
+
+
+def test_documents_without_words_are_kept(planted):
+    counts = planted[2][:50].copy()
+    counts[3] = 0
+    model = sc.LDA(3, alpha=[0.1, 0.2, 0.7], max_iter=10, random_state=0).fit(counts)
+    np.testing.assert_allclose(model.transform(counts)[3], [0.1, 0.2, 0.7])
+
+
+def test_recorder_keeps_the_second_half_at_equal_intervals():
+    recorder = Recorder(5)
+    for t in range(1, 101):
+        recorder.add(np.array([float(t)]), np.array([float(t)]) if recorder.due else None)
+    draws = recorder.posterior()[:, 0]
+    assert 3 <= len(draws) <= 10
+    assert np.all(np.diff(draws) == recorder.interval)
+    assert draws[0] > 45
+    assert recorder.mean()[0] == pytest.approx(75, abs=10)
+
+
+@pytest.mark.parametrize(
+    ("settings", "data", "words"),
+    [
+        ({"n_topics": 0}, None, "n_topics must be a whole number of at least 1"),
+        ({"alpha": 0.0}, None, "alpha must be finite and greater than 0"),
+        ({"alpha": [0.1, 0.2]}, None, "alpha must be a number or 3"),
+        ({"beta": [0.1]}, None, "beta must be a number or 5"),
+        ({"sampler": "vb"}, None, "sampler must be one of"),
+        ({"sampler": 3}, None, "sampler must be one of"),
+        ({"burn_in": 20}, None, "burn_in must be below sweeps"),
+        ({"max_seconds": -1.0}, None, "max_seconds must be"),
+        ({"batch_size": 0}, None, "batch_size must be"),
+        ({"warm_passes": -1}, None, "warm_passes must not be negative"),
+        ({}, np.array([[1, -1, 0, 0, 0]]), "counts must be 0 or more; got -1 in document 0"),
+        ({}, np.zeros((4, 5), int), "the corpus has no words"),
+    ],
+)
+def test_bad_input(settings, data, words):
+    counts = np.random.default_rng(0).poisson(1.0, (6, 5)) if data is None else data
+    with pytest.raises((ValueError, TypeError), match=words):
+        sc.LDA(**({"n_topics": 3, "max_iter": 2} | settings)).fit(counts)
+
+
+def test_bad_requests(planted, fitted):
+    counts = planted[2][:5]
+    for call, words in [
+        (lambda: fitted.perplexity(counts, method="guess"), "method must be one of"),
+        (lambda: fitted.perplexity(counts, held_out=1.0), "held_out must lie strictly"),
+        (lambda: fitted.perplexity(np.zeros((2, 60), int)), "no words"),
+        (lambda: fitted.top_words(0), "n must be"),
+        (lambda: fitted.top_words(3, ["a"]), "vocabulary must name all 60"),
+        (lambda: fitted.transform(counts[:, :7]), "features"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            call()
+    with pytest.warns(UserWarning, match="fractional ones"):
+        sc.LDA(2, max_iter=2, random_state=0).fit(counts + 0.5)

@@ -1,0 +1,146 @@
+"""Exactness of the topic samplers, on corpora so small that all assignments can be enumerated, and by joint tests."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.special import gammaln
+
+from scirocco.models.lda.documents import Documents
+from scirocco.models.lda.memory import CollapsedGibbs, KeptGibbs
+from scirocco.models.lda.stream import StreamChain
+from scirocco.simplex import SCIR
+
+ALPHA, BETA = np.array([0.6, 0.9]), np.array([0.5, 0.8, 0.4])
+COUNTS = np.array([[2, 1, 0], [0, 1, 1], [1, 0, 1]])
+
+
+def tokens():
+    documents = [np.repeat(np.arange(3), row) for row in COUNTS]
+    return np.concatenate(documents), np.repeat(np.arange(3), [len(d) for d in documents])
+
+
+def enumerated():
+    """Weights of all assignments, with topics and document weights integrated out."""
+    words, owner = tokens()
+    states, logs = [], []
+    for z in map(np.array, itertools.product((0, 1), repeat=len(words))):
+        log = 0.0
+        for d in range(3):
+            near = np.bincount(z[owner == d], minlength=2)
+            log += np.sum(gammaln(ALPHA + near) - gammaln(ALPHA)) - gammaln(ALPHA.sum() + near.sum())
+        for k in (0, 1):
+            counts = np.bincount(words[z == k], minlength=3)
+            log += np.sum(gammaln(BETA + counts) - gammaln(BETA)) - gammaln(BETA.sum() + counts.sum())
+        states.append(z)
+        logs.append(log)
+    weights = np.exp(np.array(logs) - np.max(logs))
+    return np.array(states), weights / weights.sum()
+
+
+def assert_average(path, expected, slack=0.0):
+    """Averages over a chain, by batch means, within 4.5 standard errors."""
+    batches = np.array([part.mean(axis=0) for part in np.array_split(path, 40)])
+    error = batches.std(axis=0, ddof=1) / np.sqrt(len(batches))
+    assert np.all(np.abs(batches.mean(axis=0) - expected) < 4.5 * error + slack)
+
+
+def chain_of(kind, **settings):
+    options = {"seed": 1, "chain": 0, "warm_passes": 1, "batch_size": 1, "threads": 1} | settings
+    chain = kind(Documents.of(COUNTS), ALPHA, BETA, **options)
+    while not chain.sampling:
+        chain.step()
+    return chain
+
+
+@pytest.mark.parametrize("kind", [KeptGibbs, CollapsedGibbs])
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_assignments_have_their_exact_law(kind, batch_size):
+    states, weights = enumerated()
+    chain = chain_of(kind, batch_size=batch_size)
+    order = np.argsort(np.lexsort((chain.words, np.repeat(np.arange(3), np.diff(chain.token_starts)))))
+    path = []
+    for _ in range(12_000):
+        chain.step()
+        path.append(chain.z.copy())
+    path = np.array(path)[:, order]
+    pairs = list(itertools.combinations(range(states.shape[1]), 2))
+    together = np.stack([path[:, i] == path[:, j] for i, j in pairs], axis=1).astype(float)
+    expected = [np.sum(weights[states[:, i] == states[:, j]]) for i, j in pairs]
+    assert_average(together, expected)
+    assert_average(path.astype(float), weights @ states)  # the prior is not symmetric, so labels mean something
+
+
+def test_draws_and_means_of_topics_agree():
+    chain = chain_of(KeptGibbs)
+    for _ in range(10):
+        chain.step()
+    draws = np.array([chain.draw() for _ in range(4000)])
+    error = draws.std(axis=0) / np.sqrt(len(draws))
+    assert np.all(np.abs(draws.mean(axis=0) - chain.mean()) < 4.5 * error)
+    np.testing.assert_allclose(draws.sum(axis=2), 1, rtol=1e-5)
+
+
+def test_joint_distribution():
+    """Geweke's test: data drawn anew given the state, the state moved by the sampler, has the law of the prior."""
+    rng = np.random.default_rng(0)
+    chain = chain_of(KeptGibbs, batch_size=None)
+    owner = np.repeat(np.arange(3), np.diff(chain.token_starts))
+
+    def measured(words, z):
+        near = np.bincount(z, minlength=2)
+        return [near[0], near[0] ** 2, np.sum(words == 0), np.sum((words == 0) & (z == 0)), np.sum(words == 2) ** 2]
+
+    prior = []
+    for _ in range(6000):
+        topics = np.array([rng.dirichlet(BETA) for _ in range(2)])
+        weights = np.array([rng.dirichlet(ALPHA) for _ in range(3)])
+        z = (rng.random(len(owner)) > weights[owner, 0]).astype(int)
+        words = (rng.random(len(owner))[:, None] > np.cumsum(topics[z], axis=1)).sum(axis=1)
+        prior.append(measured(words, z))
+    path = []
+    for _ in range(6000):
+        topics = chain.draw()
+        words = (rng.random(len(owner))[:, None] > np.cumsum(topics[chain.z], axis=1)).sum(axis=1)
+        chain.words[:] = np.minimum(words, 2)
+        flat = chain.words.astype(np.int64) * 2 + chain.z
+        chain.counts = np.bincount(flat, minlength=6).reshape(3, 2)
+        chain._columns.clear()
+        chain.step()
+        path.append(measured(chain.words, chain.z))
+    prior = np.array(prior, float)
+    assert_average(np.array(path, float), prior.mean(axis=0), slack=4.5 * prior.std(axis=0) / np.sqrt(len(prior)))
+
+
+def test_scir_from_a_stream_comes_near_the_posterior_as_its_step_shrinks():
+    states, weights = enumerated()
+    words, _ = tokens()
+    exact = np.zeros((2, 3))
+    for z, weight in zip(states, weights, strict=True):
+        counts = BETA + np.array([np.bincount(words[z == k], minlength=3) for k in (0, 1)])
+        exact += weight * counts / counts.sum(axis=1, keepdims=True)
+    documents = Documents.of(COUNTS)
+    errors = []
+    for h, steps in ((1.0, 4000), (0.05, 12_000)):
+        chain = StreamChain(SCIR(h), 3, ALPHA, BETA, seed=2, chain=0, sweeps=6, burn_in=2, threads=1)
+        path = []
+        for t in range(steps):
+            chain.step(documents, 3)
+            if t > steps // 10:
+                path.append(chain.draw())
+        errors.append(np.abs(np.mean(path, axis=0) - exact).max())
+    assert errors[1] < 0.05
+
+
+@pytest.mark.parametrize("sampler", ["gibbs", "scir", "scir_cv", "sgrld"])
+def test_threads_change_nothing(sampler):
+    import scirocco as sc
+
+    counts = np.random.default_rng(0).poisson(0.2, (300, 80))
+    one, four = (
+        sc.LDA(6, sampler=sampler, max_iter=4, random_state=3, n_jobs=jobs, batch_size=50).fit(counts)
+        for jobs in (1, 4)
+    )
+    np.testing.assert_array_equal(one.posterior_, four.posterior_)
+    np.testing.assert_array_equal(one.components_, four.components_)
+    np.testing.assert_array_equal(one.transform(counts[:20]), four.transform(counts[:20]))
