@@ -10,6 +10,25 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from scirocco.compiled import jit
+
+
+@jit
+def _lengths(starts: Any, numbers: Any) -> Any:
+    lengths = np.zeros(starts.size - 1, np.int64)
+    for d in range(lengths.size):
+        for j in range(starts[d], starts[d + 1]):
+            lengths[d] += numbers[j]
+    return lengths
+
+
+@jit
+def _word_counts(words: Any, numbers: Any, vocabulary: int) -> Any:
+    counts = np.zeros(vocabulary)
+    for j in range(words.size):
+        counts[words[j]] += numbers[j]
+    return counts
+
 
 @dataclass(frozen=True, eq=False)
 class Documents:
@@ -43,8 +62,8 @@ class Documents:
             )
         if data.size and data.max() > 2**31 - 1:
             raise ValueError(f"counts must be below 2^31; got {data.max():g}")
-        numbers = np.round(data).astype(np.int32)
-        if not np.all(numbers):
+        numbers = (np.round(data) if data.dtype.kind == "f" else data).astype(np.int32)
+        if numbers.size and not numbers.min():
             rows.data = numbers
             rows.eliminate_zeros()
             numbers = rows.data
@@ -58,12 +77,12 @@ class Documents:
     @cached_property
     def lengths(self) -> np.ndarray:
         """Tokens of each document."""
-        return np.diff(np.concatenate([[0], np.cumsum(self.numbers, dtype=np.int64)])[self.starts])
+        return np.asarray(_lengths(self.starts, self.numbers))
 
     @cached_property
     def tokens(self) -> int:
         """Tokens of all documents."""
-        return int(self.numbers.sum(dtype=np.int64))
+        return int(self.lengths.sum())
 
     def take(self, documents: np.ndarray | slice) -> Documents:
         """Some of the documents."""
@@ -81,4 +100,4 @@ class Documents:
 
     def word_counts(self) -> np.ndarray:
         """How often each word occurs."""
-        return np.bincount(self.words, weights=self.numbers, minlength=self.vocabulary)
+        return np.asarray(_word_counts(self.words, self.numbers, self.vocabulary))

@@ -35,6 +35,7 @@ from scirocco.simplex import SCIR, SCIRCV, SGRLD, SimplexSampler
 SAMPLERS = ("auto", "gibbs", "collapsed", "scir", "scir_cv", "sgrld")
 FORMAT = 1
 MEMORY_SHARE = 0.5  # of the free memory that "auto" lets kept assignments take
+WARM_TOKENS = 5e7  # after which the search for good topics has little left to find
 STREAM_BATCH = 250  # documents
 TRANSFORM_DRAWS = 5  # draws of the topics that document weights are averaged over
 RECORDS_A_PASS = 1
@@ -60,7 +61,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     n_chains : independent chains, aligned to each other.
     n_draws : draws of the topics to keep from each chain.
     sweeps, burn_in : Gibbs sweeps on each document of a stream, and how many of them are not counted.
-    warm_passes : passes of the search for good topics that Gibbs samplers start from.
+    warm_passes : passes of the search for good topics that Gibbs samplers start from; by the size of the corpus if None.
     total_documents : documents that the whole stream has, for ``partial_fit``; those seen so far if None.
     n_jobs : threads; -1 or None for all cores. The result does not depend on it.
     random_state : seed.
@@ -83,7 +84,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     def __init__(
         self, n_topics: int = 50, *, alpha: Any = 0.1, beta: Any = 0.05, sampler: Any = "auto",
         batch_size: int | None = None, max_iter: int = 100, max_seconds: float | None = None, n_chains: int = 1,
-        n_draws: int = 10, sweeps: int = 20, burn_in: int = 5, warm_passes: float = 3.0,
+        n_draws: int = 10, sweeps: int = 20, burn_in: int = 5, warm_passes: float | None = None,
         total_documents: int | None = None, n_jobs: int | None = None, random_state: Any = None, verbose: bool = False,
     ) -> None:  # fmt: skip
         self.n_topics = n_topics
@@ -192,7 +193,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             require_choice("sampler", self.sampler, SAMPLERS)
         elif not isinstance(self.sampler, SimplexSampler):
             raise TypeError(f"sampler must be one of {', '.join(SAMPLERS)} or a simplex sampler; got {self.sampler!r}")
-        if not self.warm_passes >= 0:
+        if self.warm_passes is not None and not self.warm_passes >= 0:
             raise ValueError(f"warm_passes must not be negative; got {self.warm_passes!r}")
         alpha, beta = positive_array("alpha", self.alpha), positive_array("beta", self.beta)
         for name, value, size in (("alpha", alpha, self.n_topics), ("beta", beta, vocabulary)):
@@ -221,8 +222,9 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             kind = "gibbs" if _fits(documents, self.n_topics) else "scir"
         if kind in ("gibbs", "collapsed"):
             make = KeptGibbs if kind == "gibbs" else CollapsedGibbs
+            warm = np.clip(WARM_TOKENS / documents.tokens, 1, 5) if self.warm_passes is None else self.warm_passes
             return make(
-                documents, alpha, beta, seed=seed, chain=number, warm_passes=min(self.warm_passes, self.max_iter / 2),
+                documents, alpha, beta, seed=seed, chain=number, warm_passes=min(float(warm), self.max_iter / 2),
                 batch_size=self.batch_size, threads=self._threads,
             )  # fmt: skip
         stream = self._stream_chain(documents.vocabulary, alpha, beta, seed, number)

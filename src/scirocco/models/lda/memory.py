@@ -25,7 +25,7 @@ from scirocco.simplex.exact import draw_gammas
 
 BATCHES = 20  # minibatches in a sweep, unless topics are costly to draw beside so few tokens
 WARM_BATCH = 500  # documents of a minibatch while good topics are looked for
-WARM_ROUNDS = 5
+WARM_ROUNDS, ASSIGN_ROUNDS = 5, 3  # of the fixed point of a document's weights
 WARM_PIECES = 8  # of a minibatch, shared out to threads
 
 
@@ -81,29 +81,33 @@ class KeptGibbs:
             self._resample()
 
     def _assign(self) -> None:
-        d = self.documents
-        phi = self.warm.phi()
-        weights = np.empty((d.size, self.topics), np.float32)
-        empty = np.empty((0, 0), np.float32)
+        """The first assignment of the tokens of one minibatch, from the topics that were found."""
+        d, begin, end = self.documents, self.borders[self.position], self.borders[self.position + 1]
+        if self.position == 0:
+            self.phi = self.warm.phi()
+        weights = np.empty((end - begin, self.topics), np.float32)
+        starts, empty = d.starts[begin : end + 1], np.empty((0, 0), np.float32)
         over_blocks(
             lambda first, last: local.expected_counts(
-                first, last, d.starts, d.words, d.numbers, phi, self.alpha, WARM_ROUNDS, empty, weights
+                first, last, starts, d.words, d.numbers, self.phi, self.alpha, ASSIGN_ROUNDS, empty, weights
             ),
-            d.size,
+            end - begin,
             self.threads,
         )
-        call = self._call()
+        call, token_starts = self._call(), self.token_starts[begin : end + 1]
         over_blocks(
             lambda first, last: local.assign(
-                self.key, call, first, last, d.starts, self.token_starts, d.words, d.numbers, phi, weights, self.words,
+                self.key, call, first, last, starts, token_starts, d.words, d.numbers, self.phi, weights, self.words,
                 self.z,
             ),
-            -(-d.size // local.DOCUMENTS),
+            -(-(end - begin) // local.DOCUMENTS),
             self.threads,
         )  # fmt: skip
-        flat = self.words.astype(np.int64) * self.topics + self.z.astype(np.int64)
-        self.counts = np.bincount(flat, minlength=self.counts.size).reshape(self.counts.shape)
-        self.assigned = True
+        low, high = token_starts[0], token_starts[-1]
+        flat = self.words[low:high].astype(np.int64) * self.topics + self.z[low:high].astype(np.int64)
+        self.counts += np.bincount(flat, minlength=self.counts.size).reshape(self.counts.shape)
+        self.position = (self.position + 1) % (len(self.borders) - 1)
+        self.assigned = self.position == 0
 
     def _resample(self) -> None:
         begin, end = self.borders[self.position], self.borders[self.position + 1]

@@ -1,0 +1,184 @@
+"""Held-out perplexity against seconds: scirocco, tomotopy, topica, scikit-learn (online) and gensim on one corpus.
+
+    SCIROCCO_DATA=... python benchmarks/lda.py --corpus wikipedia --threads 1 --budgets 5 10 20 40 80
+
+K = 50, alpha = 0.1, beta = 0.05 for all; the last 1,000 documents are held out; topics (one set from each, the
+posterior mean where there is one) are scored by the same evaluator, document completion with 10 % of the tokens. Clocks
+stop while topics are taken out and scored. Each library gets its corpus in its own format beforehand, and compilation is
+done: times are those of training, except that scirocco's include everything from the matrix of counts on
+(``fit(X)`` with ``max_seconds``, one fit for each budget). Peers are run until their last budget is over.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+import scirocco as sc
+from scirocco.models.lda.documents import Documents
+from scirocco.models.lda.evaluation import completion_perplexity, unigram_perplexity
+
+TOPICS, ALPHA, BETA, HELD_OUT = 50, 0.1, 0.05, 1000
+
+Found = Iterator[tuple[float, np.ndarray]]
+
+
+def corpus(name: str) -> sp.csr_matrix:
+    """Counts, documents x words, from the folder named by SCIROCCO_DATA."""
+    folder = os.environ.get("SCIROCCO_DATA")
+    if not folder or not (Path(folder) / f"{name}.npz").is_file():
+        raise SystemExit(f"set SCIROCCO_DATA to the folder with {name}.npz")
+    stored = np.load(Path(folder) / f"{name}.npz")
+    parts = (stored["data"].astype(np.int64), stored["indices"], stored["indptr"])
+    return sp.csr_matrix(parts, shape=tuple(stored["shape"]))
+
+
+def scirocco(train: sp.csr_matrix, budgets: list[float], threads: int) -> Found:
+    """A fit of its own for each budget."""
+    settings: dict[str, Any] = {"alpha": ALPHA, "beta": BETA, "n_jobs": threads, "random_state": 0, "max_iter": 10**6}
+    sc.LDA(TOPICS, **(settings | {"max_iter": 8})).fit(train[:300])  # compiled
+    for budget in budgets:
+        began = time.perf_counter()
+        model = sc.LDA(TOPICS, max_seconds=budget, **settings).fit(train)
+        yield time.perf_counter() - began, model.components_
+
+
+def tomotopy(train: sp.csr_matrix, budgets: list[float], threads: int) -> Found:
+    """Collapsed Gibbs in C++."""
+    import tomotopy as tp
+
+    model = tp.LDAModel(k=TOPICS, alpha=ALPHA, eta=BETA, seed=0)
+    for d in range(train.shape[0]):
+        row = slice(train.indptr[d], train.indptr[d + 1])
+        model.add_doc([str(w) for w in np.repeat(train.indices[row], train.data[row])])
+    model.optim_interval = 0
+    model.train(0)
+    columns = np.array([int(word) for word in model.used_vocabs])
+    spent = 0.0
+    for budget in budgets:
+        while spent < budget:
+            began = time.perf_counter()
+            model.train(1, workers=threads)
+            spent += time.perf_counter() - began
+        topics = np.full((TOPICS, train.shape[1]), 1e-12)
+        for k in range(TOPICS):
+            topics[k, columns] = model.get_topic_word_dist(k)
+        yield spent, topics / topics.sum(axis=1, keepdims=True)
+
+
+def topica(train: sp.csr_matrix, budgets: list[float], threads: int) -> Found:
+    """Sparse Gibbs in Rust; it cannot be continued, so each budget is a fit with iterations for about that time."""
+    import topica as library
+
+    texts = [
+        [str(w) for w in np.repeat(train.indices[a:b], train.data[a:b])]
+        for a, b in zip(train.indptr[:-1], train.indptr[1:], strict=True)
+    ]
+    data = library.Corpus.from_documents(texts) if hasattr(library.Corpus, "from_documents") else texts
+
+    def fit(iterations: int) -> tuple[float, Any]:
+        model = library.LDA(
+            TOPICS, alpha_sum=ALPHA * TOPICS, beta=BETA, optimize_interval=0, burn_in=0, seed=0, num_threads=threads
+        )
+        began = time.perf_counter()
+        model.fit(data, iters=iterations, num_samples=1, keep_theta_draws=False, progress=False)
+        return time.perf_counter() - began, model
+
+    first, _ = fit(2)
+    second, _ = fit(6)
+    each = max(1e-3, (second - first) / 4)
+    for budget in budgets[1:]:
+        spent, model = fit(max(1, int((budget - first) / each)))
+        topics = np.full((TOPICS, train.shape[1]), 1e-12)
+        topics[:, [int(word) for word in model.vocabulary]] = np.asarray(model.topic_word)
+        yield spent, topics / topics.sum(axis=1, keepdims=True)
+
+
+def scikit_learn(train: sp.csr_matrix, budgets: list[float], threads: int) -> Found:
+    """Online variational Bayes in minibatches of 256."""
+    from sklearn.decomposition import LatentDirichletAllocation
+
+    model = LatentDirichletAllocation(
+        TOPICS, doc_topic_prior=ALPHA, topic_word_prior=BETA, learning_method="online", learning_offset=10.0,
+        learning_decay=0.7, batch_size=256, total_samples=train.shape[0], n_jobs=threads, random_state=0,
+    )  # fmt: skip
+    spent, position = 0.0, 0
+    for budget in budgets:
+        while spent < budget:
+            began = time.perf_counter()
+            model.partial_fit(train[position : position + 256])
+            spent += time.perf_counter() - began
+            position = (position + 256) % train.shape[0]
+        yield spent, model.components_ / model.components_.sum(axis=1, keepdims=True)
+
+
+def gensim(train: sp.csr_matrix, budgets: list[float], threads: int) -> Found:
+    """Online variational Bayes in chunks of 2,000; one thread only."""
+    from gensim.models import LdaModel
+
+    bags = [
+        list(zip(train.indices[a:b].tolist(), train.data[a:b].tolist(), strict=True))
+        for a, b in zip(train.indptr[:-1], train.indptr[1:], strict=True)
+    ]
+    model = LdaModel(
+        id2word={i: str(i) for i in range(train.shape[1])}, num_topics=TOPICS, alpha=[ALPHA] * TOPICS, eta=BETA,
+        chunksize=2000, eval_every=None, random_state=0,
+    )  # fmt: skip
+    spent, position = 0.0, 0
+    for budget in budgets:
+        while spent < budget:
+            began = time.perf_counter()
+            model.update(bags[position : position + 2000])
+            spent += time.perf_counter() - began
+            position = (position + 2000) % len(bags)
+        yield spent, model.get_topics()
+
+
+LIBRARIES: dict[str, Callable[[sp.csr_matrix, list[float], int], Found]] = {
+    "scirocco": scirocco,
+    "tomotopy": tomotopy,
+    "topica": topica,
+    "scikit-learn": scikit_learn,
+    "gensim": gensim,
+}
+
+
+def main() -> None:
+    """Run the libraries one after the other and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", default="newsgroups20")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--budgets", type=float, nargs="+", default=[5.0, 10.0, 20.0, 40.0])
+    parser.add_argument("--libraries", nargs="+", default=list(LIBRARIES), choices=list(LIBRARIES))
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    counts = corpus(options.corpus)
+    train, test = counts[:-HELD_OUT], Documents.of(counts[-HELD_OUT:])
+    alpha = np.full(TOPICS, ALPHA)
+    plain = unigram_perplexity(np.asarray(train.sum(axis=0)).ravel(), test)
+    print(f"{options.corpus}: {train.shape[0]:,} documents, {int(train.sum()):,} tokens; {options.threads} thread(s); ")
+    print(f"perplexity of {HELD_OUT:,} held-out documents (unigram {plain:,.0f}) at seconds of training")
+    for name in options.libraries:
+        try:
+            found = [
+                (seconds, completion_perplexity(topics[None], alpha, test))
+                for seconds, topics in LIBRARIES[name](train, sorted(options.budgets), options.threads)
+            ]
+        except ImportError as error:
+            print(f"  {name:13s} not installed: {error}")
+            continue
+        print(
+            f"  {name:13s} " + "   ".join(f"{value:7,.0f} at {seconds:5.1f} s" for seconds, value in found), flush=True
+        )
+
+
+if __name__ == "__main__":
+    main()
