@@ -3,10 +3,10 @@
     SCIROCCO_DATA=... python benchmarks/lda.py --corpus wikipedia --threads 1 --budgets 5 10 20 40 80
 
 K = 50, alpha = 0.1, beta = 0.05 for all; the last 1,000 documents are held out; topics (one set from each, the
-posterior mean where there is one) are scored by the same evaluator, document completion with 10 % of the tokens. Clocks
-stop while topics are taken out and scored. Each library gets its corpus in its own format beforehand, and compilation is
-done: times are those of training, except that scirocco's include everything from the matrix of counts on
-(``fit(X)`` with ``max_seconds``, one fit for each budget). Peers are run until their last budget is over.
+posterior mean where there is one) are scored by the same evaluator, document completion with 10 % of the tokens.
+Clocks stop while topics are taken out and scored. Each library gets its corpus in its own format beforehand, and
+compilation is done: times are those of training, except that scirocco's include everything from the matrix of counts
+on (``fit(X)`` with ``max_seconds``, one fit for each budget). Peers are run until their last budget is over.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import scirocco as sc
-from scirocco.models.lda.documents import Documents
+from scirocco.corpora.documents import Documents
 from scirocco.models.lda.evaluation import completion_perplexity, unigram_perplexity
 
 TOPICS, ALPHA, BETA, HELD_OUT = 50, 0.1, 0.05, 1000

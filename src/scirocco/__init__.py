@@ -46,6 +46,7 @@ _WHERE = {
 }
 _MODULES = {
     "batches",
+    "corpora",
     "diagnostics",
     "diffusions",
     "estimators",
@@ -81,6 +82,7 @@ __all__ = [
     "UnderdampedLangevin",
     "batches",
     "check_invariance",
+    "corpora",
     "cyclical",
     "diagnostics",
     "diffusions",
@@ -103,6 +105,7 @@ __all__ = [
 if TYPE_CHECKING:
     from scirocco import (
         batches,
+        corpora,
         diagnostics,
         diffusions,
         estimators,

@@ -63,7 +63,7 @@ def test_perplexity(planted, fitted):
     held = counts[260:]
     found, plain = fitted.perplexity(held), fitted.unigram_perplexity(held)
     # The planted topics themselves, with inferred weights, are the limit.
-    from scirocco.models.lda.documents import Documents
+    from scirocco.corpora.documents import Documents
     from scirocco.models.lda.evaluation import completion_perplexity
 
     limit = completion_perplexity(topics[None], np.full(4, 0.2), Documents.of(held))
@@ -75,7 +75,7 @@ def test_perplexity(planted, fitted):
 
 
 def test_left_to_right_is_unbiased_on_a_document_that_can_be_summed():
-    from scirocco.models.lda.documents import Documents
+    from scirocco.corpora.documents import Documents
     from scirocco.models.lda.evaluation import left_to_right_perplexity
 
     topics, alpha = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]]), np.array([0.5, 1.5])
@@ -149,6 +149,21 @@ def test_documents_without_words_are_kept(planted):
     counts[3] = 0
     model = sc.LDA(3, alpha=[0.1, 0.2, 0.7], max_iter=10, random_state=0).fit(counts)
     np.testing.assert_allclose(model.transform(counts)[3], [0.1, 0.2, 0.7])
+
+
+def test_priors_are_learnt():
+    rng = np.random.default_rng(2)
+    alpha, beta = np.array([0.1, 0.4, 1.2]), 0.15
+    topics = rng.dirichlet(np.full(50, beta), 3)
+    counts = np.array([rng.multinomial(60, rng.dirichlet(alpha) @ topics) for _ in range(600)])
+    model = sc.LDA(3, alpha=0.5, beta=0.5, learn_alpha=True, learn_beta=True, max_iter=80, random_state=0).fit(counts)
+    order = align(topics, model.components_)
+    np.testing.assert_allclose(model.alpha_[order], alpha, rtol=0.35)
+    np.testing.assert_allclose(model.beta_, beta, rtol=0.35)
+    fixed = sc.LDA(3, alpha=0.5, beta=0.5, max_iter=5, random_state=0).fit(counts)
+    np.testing.assert_allclose(fixed.alpha_, 0.5)
+    with pytest.raises(ValueError, match="need kept assignments"):
+        sc.LDA(3, sampler="scir", learn_alpha=True, max_iter=2).fit(counts)
 
 
 def test_recorder_keeps_the_second_half_at_equal_intervals():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from scirocco.models.lda.documents import Documents
+from scirocco.corpora.documents import Documents
 from scirocco.models.lda.memory import CollapsedGibbs, KeptGibbs
 from scirocco.models.lda.stream import StreamChain
 from scirocco.simplex import SCIR

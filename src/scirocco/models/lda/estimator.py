@@ -21,9 +21,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from scirocco.checks import positive_array, require_choice, require_count
 from scirocco.compiled import available_threads
+from scirocco.corpora.documents import Documents
+from scirocco.corpora.store import Corpus
 from scirocco.models.lda import evaluation
 from scirocco.models.lda.alignment import align
-from scirocco.models.lda.documents import Documents
 from scirocco.models.lda.memory import CollapsedGibbs, KeptGibbs
 from scirocco.models.lda.recording import Recorder
 from scirocco.models.lda.stream import StreamChain
@@ -61,7 +62,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     n_chains : independent chains, aligned to each other.
     n_draws : draws of the topics to keep from each chain.
     sweeps, burn_in : Gibbs sweeps on each document of a stream, and how many of them are not counted.
-    warm_passes : passes of the search for good topics that Gibbs samplers start from; by the size of the corpus if None.
+    warm_passes : passes of the search for good topics that Gibbs samplers start from; None lets the size decide.
+    learn_alpha, learn_beta : learn the priors too, alpha for each topic by itself (samplers in memory only).
     total_documents : documents that the whole stream has, for ``partial_fit``; those seen so far if None.
     n_jobs : threads; -1 or None for all cores. The result does not depend on it.
     random_state : seed.
@@ -85,7 +87,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self, n_topics: int = 50, *, alpha: Any = 0.1, beta: Any = 0.05, sampler: Any = "auto",
         batch_size: int | None = None, max_iter: int = 100, max_seconds: float | None = None, n_chains: int = 1,
         n_draws: int = 10, sweeps: int = 20, burn_in: int = 5, warm_passes: float | None = None,
-        total_documents: int | None = None, n_jobs: int | None = None, random_state: Any = None, verbose: bool = False,
+        learn_alpha: bool = False, learn_beta: bool = False, total_documents: int | None = None,
+        n_jobs: int | None = None, random_state: Any = None, verbose: bool = False,
     ) -> None:  # fmt: skip
         self.n_topics = n_topics
         self.alpha = alpha
@@ -99,6 +102,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self.sweeps = sweeps
         self.burn_in = burn_in
         self.warm_passes = warm_passes
+        self.learn_alpha = learn_alpha
+        self.learn_beta = learn_beta
         self.total_documents = total_documents
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -113,15 +118,15 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     # Fitting.
 
     def fit(self, X: Any, y: Any = None) -> LDA:
-        """Sample the topics of a corpus of counts, a sparse or dense matrix documents x words."""
+        """Sample the topics of counts, a matrix documents x words, or of a ``corpora.Corpus`` on disk."""
         del y
         began = time.perf_counter()
-        documents = self._documents(X, reset=True)
+        documents = self._corpus(X)
         alpha, beta = self._settings(documents.vocabulary)
         if not documents.tokens:
             raise ValueError("the corpus has no words: every count is 0")
         seed = self._seed()
-        recorders, passes = [], 0.0
+        recorders, priors, passes = [], [], 0.0
         with Interrupt() as interrupt, Progress(self._percent(), 0, self.verbose) as bar:
             for number in range(self.n_chains):
                 deadline = self._deadline(began, number)
@@ -138,8 +143,9 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
                 if not recorder.draws:  # stopped before the first record
                     recorder.add(chain.mean(), chain.draw())
                 recorders.append(recorder)
+                priors.append((chain.alpha, chain.beta) if hasattr(chain, "beta") else (alpha, beta))
                 passes = max(passes, chain.passes)
-        self._keep(recorders, documents, alpha, beta)
+        self._keep(recorders, documents, priors)
         self.n_iter_, self.seconds_ = passes, time.perf_counter() - began
         self._stream: StreamChain | None = None
         return self
@@ -169,6 +175,16 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self.n_iter_ = self._seen / total
         self._n_features_out = self.n_topics
         return self
+
+    def _corpus(self, X: Any) -> Documents | Corpus:
+        """A matrix as documents; a corpus on disk as it is, unless it may as well be in memory."""
+        if not isinstance(X, Corpus):
+            return self._documents(X, reset=True)
+        require_count("n_topics", self.n_topics)
+        self.n_features_in_ = X.vocabulary
+        self.feature_names_in_ = np.array(X.words, dtype=object)
+        kept = self.sampler in ("gibbs", "collapsed") or (self.sampler == "auto" and _fits(X, self.n_topics))
+        return X.load() if kept else X
 
     def _documents(self, X: Any, *, reset: bool) -> Documents:
         checked = validate_data(
@@ -216,7 +232,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     def _deadline(self, began: float, number: int) -> float:
         return np.inf if self.max_seconds is None else began + self.max_seconds * (number + 1) / self.n_chains
 
-    def _chain(self, documents: Documents, alpha: np.ndarray, beta: np.ndarray, seed: int, number: int) -> Any:
+    def _chain(self, documents: Any, alpha: np.ndarray, beta: np.ndarray, seed: int, number: int) -> Any:
         kind = self.sampler
         if kind == "auto":
             kind = "gibbs" if _fits(documents, self.n_topics) else "scir"
@@ -226,9 +242,13 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             return make(
                 documents, alpha, beta, seed=seed, chain=number, warm_passes=min(float(warm), self.max_iter / 2),
                 batch_size=self.batch_size, threads=self._threads,
+                learn=("alpha",) * bool(self.learn_alpha) + ("beta",) * bool(self.learn_beta),
             )  # fmt: skip
+        if self.learn_alpha or self.learn_beta:
+            raise ValueError("learn_alpha and learn_beta need kept assignments: take sampler='gibbs' or 'collapsed'")
         stream = self._stream_chain(documents.vocabulary, alpha, beta, seed, number)
-        return Epochs(stream, documents, self.batch_size or STREAM_BATCH, seed=seed, chain=number)
+        epochs = BlockEpochs if isinstance(documents, Corpus) else Epochs
+        return epochs(stream, documents, self.batch_size or STREAM_BATCH, seed=seed, chain=number)
 
     def _stream_chain(self, words: int, alpha: np.ndarray, beta: np.ndarray, seed: int, number: int) -> StreamChain:
         return StreamChain(
@@ -236,16 +256,18 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             burn_in=self.burn_in, threads=self._threads,
         )  # fmt: skip
 
-    def _keep(self, recorders: list[Recorder], documents: Documents, alpha: np.ndarray, beta: np.ndarray) -> None:
+    def _keep(self, recorders: list[Recorder], documents: Any, priors: list[tuple[np.ndarray, np.ndarray]]) -> None:
         """Align the chains to the first and join what they recorded."""
         means = [recorder.mean() for recorder in recorders]
-        orders = [align(means[0], mean) for mean in means]
+        orders = [align(means[0], mean) if k else np.arange(self.n_topics) for k, mean in enumerate(means)]
         length = min(len(recorder.posterior()) for recorder in recorders)
         self.posterior_ = np.stack(
             [recorder.posterior()[-length:][:, order] for recorder, order in zip(recorders, orders, strict=True)]
         )
         self.components_ = np.mean([mean[order] for mean, order in zip(means, orders, strict=True)], axis=0)
-        self.alpha_, self.beta_ = alpha, beta
+        alphas = [alpha[order] for (alpha, _), order in zip(priors, orders, strict=True)]
+        self.alpha_ = np.asarray(np.mean(alphas, axis=0, dtype=np.float64))
+        self.beta_ = np.mean([beta for _, beta in priors], axis=0)
         self.word_counts_ = documents.word_counts()
         self._n_features_out = self.n_topics
 
@@ -375,7 +397,9 @@ class Epochs:
 
     sampling = True
 
-    def __init__(self, stream: StreamChain, documents: Documents, batch_size: int, *, seed: int, chain: int) -> None:
+    block: Documents
+
+    def __init__(self, stream: StreamChain, documents: Any, batch_size: int, *, seed: int, chain: int) -> None:
         self.stream, self.documents, self.seed, self.chain = stream, documents, seed, chain
         self.batch_size = min(batch_size, documents.size)
         self.passes, self.position, self.epoch = 0.0, 0, -1
@@ -402,6 +426,33 @@ class Epochs:
         return self.documents.take(rng.choice(self.documents.size, size, replace=False))
 
 
+class BlockEpochs(Epochs):
+    """The same on a corpus on disk: blocks in an order that is new each pass, documents shuffled within a block."""
+
+    def step(self) -> None:
+        """The next minibatch; the next block is read when this one is used up."""
+        corpus = self.documents
+        if self.epoch < 0 or self.position >= self.block.size:
+            self.epoch += 1
+            pass_number, k = divmod(self.epoch, corpus.blocks)
+            rng = np.random.default_rng(np.random.SeedSequence([self.seed, self.chain, 5, pass_number]))
+            number = int(rng.permutation(corpus.blocks)[k])
+            rng = np.random.default_rng(np.random.SeedSequence([self.seed, self.chain, 7, self.epoch]))
+            self.block, self.position = corpus.block(number), 0
+            self.order = rng.permutation(self.block.size)
+        batch = self.block.take(self.order[self.position : self.position + self.batch_size])
+        self.position += self.batch_size
+        self.passes += batch.size / corpus.size
+        if batch.tokens:
+            self.stream.step(batch, corpus.size, self._larger())
+
+    def _larger(self) -> Documents | None:
+        sampler = self.stream.sampler
+        if not isinstance(sampler, SCIRCV) or self.stream.steps % (sampler.recentre_every or 1_000_000_000):
+            return None
+        return self.block.take(slice(0, int(sampler.centre_batch)))
+
+
 def _simplex_sampler(sampler: Any) -> SimplexSampler:
     if isinstance(sampler, SimplexSampler):
         return sampler
@@ -411,9 +462,9 @@ def _simplex_sampler(sampler: Any) -> SimplexSampler:
     return SGRLD(Decreasing(0.005, tau=1000.0, kappa=0.6)) if sampler == "sgrld" else SCIR(schedule)
 
 
-def _fits(documents: Documents, topics: int) -> bool:
+def _fits(documents: Documents | Corpus, topics: int) -> bool:
     """Whether kept assignments and the tables of their counts leave half of the free memory alone."""
-    needed = documents.tokens * 6 + documents.vocabulary * topics * 8 * 6
+    needed = documents.tokens * 14 + documents.vocabulary * topics * 8 * 6
     try:
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # not on this system: be modest

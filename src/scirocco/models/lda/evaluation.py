@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from scirocco.compiled import jit, over_blocks
-from scirocco.models.lda.documents import Documents
+from scirocco.corpora.documents import Documents
 from scirocco.models.lda.stream import fresh_assignments
 from scirocco.random import make_key, open_stream, uniform
 

@@ -18,8 +18,9 @@ from __future__ import annotations
 import numpy as np
 
 from scirocco.compiled import over_blocks
+from scirocco.corpora.documents import Documents
 from scirocco.models.lda import local
-from scirocco.models.lda.documents import Documents
+from scirocco.models.lda.priors import learnt_alpha, learnt_beta
 from scirocco.random import make_key
 from scirocco.simplex.exact import draw_gammas
 
@@ -34,9 +35,9 @@ class KeptGibbs:
 
     def __init__(
         self, documents: Documents, alpha: np.ndarray, beta: np.ndarray, *, seed: int, chain: int, warm_passes: float,
-        batch_size: int | None, threads: int | None,
+        batch_size: int | None, threads: int | None, learn: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
-        self.documents, self.threads = documents, threads
+        self.documents, self.threads, self.learn = documents, threads, learn
         self.alpha, self.beta = alpha.astype(np.float32), beta
         self.topics = alpha.size
         self.key = make_key(seed, chain, 0)
@@ -79,6 +80,16 @@ class KeptGibbs:
             self._assign()
         else:
             self._resample()
+            if self.position == 0:
+                self._learn_priors()
+
+    def _learn_priors(self) -> None:
+        """After a whole pass, if that is wanted."""
+        if "alpha" in self.learn:
+            found = learnt_alpha(self.alpha.astype(np.float64), self.token_starts, self.z)
+            self.alpha = found.astype(np.float32)
+        if "beta" in self.learn:
+            self.beta = learnt_beta(self.beta, self.counts)
 
     def _assign(self) -> None:
         """The first assignment of the tokens of one minibatch, from the topics that were found."""

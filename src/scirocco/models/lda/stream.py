@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 
 from scirocco.compiled import over_blocks
+from scirocco.corpora.documents import Documents
 from scirocco.models.lda import local
-from scirocco.models.lda.documents import Documents
 from scirocco.random import make_key
 from scirocco.simplex import SCIRCV, Counts, SimplexSampler, Weights
 from scirocco.simplex.base import step_size_at

@@ -1,0 +1,140 @@
+"""Bags of words on disk.
+
+A corpus is a folder with a Zarr v3 group ``corpus.zarr`` and a file ``vocabulary.txt``, one word a line:
+
+| array | type | what it holds |
+| --- | --- | --- |
+| ``starts`` | int64, documents + 1 | document d has entries starts[d] to starts[d + 1] |
+| ``words`` | int32 | the word of each entry: a line of the vocabulary, from 0 |
+| ``numbers`` | int32 | how often it occurs |
+
+and the attributes ``format``, ``documents``, ``tokens`` and ``vocabulary`` (its size), written last: a folder without
+them is the rest of a writing that was interrupted. Reading holds one block of documents at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scirocco.corpora.documents import Documents
+
+FORMAT = 1
+CHUNK = 2**18  # entries
+BLOCK_ENTRIES = 2**20
+
+
+class Corpus:
+    """A corpus on disk, read in blocks of documents.
+
+    ``block_entries`` is about how many entries (8 bytes each) a block has in memory.
+    """
+
+    def __init__(self, path: str | Path, *, block_entries: int = BLOCK_ENTRIES) -> None:
+        import zarr
+
+        self.path = Path(path)
+        stored = self.path / "corpus.zarr"
+        if not stored.is_dir():
+            raise FileNotFoundError(f"{self.path} holds no corpus: corpus.zarr is missing")
+        try:
+            group = zarr.open_group(str(stored), mode="r")
+            facts: dict[str, Any] = dict(group.attrs)
+            self._starts, self._words, self._numbers = (group[name] for name in ("starts", "words", "numbers"))
+        except (KeyError, ValueError, OSError) as error:
+            raise ValueError(f"{self.path} is damaged or not a corpus: {error}") from error
+        if facts.get("format") != FORMAT:
+            found = facts.get("format")
+            raise ValueError(f"{self.path} is damaged, or its writing was interrupted: format {found}, not {FORMAT}")
+        self.size, self.tokens, self.vocabulary = (int(facts[n]) for n in ("documents", "tokens", "vocabulary"))
+        if self._starts.shape != (self.size + 1,) or self._words.shape != self._numbers.shape:  # type: ignore[union-attr]
+            raise ValueError(f"{self.path} is damaged: its arrays do not fit each other")
+        entries = max(1, self._words.shape[0])  # type: ignore[union-attr]
+        self.block_size = int(np.clip(block_entries * self.size // entries, 1, max(1, self.size)))
+
+    @property
+    def words(self) -> list[str]:
+        """The vocabulary."""
+        return (self.path / "vocabulary.txt").read_text(encoding="utf-8").splitlines()
+
+    @property
+    def blocks(self) -> int:
+        """The number of blocks."""
+        return -(-self.size // self.block_size)
+
+    def read(self, begin: int, end: int) -> Documents:
+        """Documents ``begin`` to ``end``."""
+        starts = np.asarray(self._starts[begin : end + 1])  # type: ignore[index]
+        if np.any(np.diff(starts) < 0) or starts[-1] > self._words.shape[0]:  # type: ignore[union-attr]
+            raise ValueError(f"{self.path} is damaged: documents {begin} to {end} have no valid borders")
+        words = np.asarray(self._words[starts[0] : starts[-1]])  # type: ignore[index]
+        numbers = np.asarray(self._numbers[starts[0] : starts[-1]])  # type: ignore[index]
+        if words.size and not (words.min() >= 0 and words.max() < self.vocabulary and numbers.min() > 0):
+            raise ValueError(f"{self.path} is damaged: documents {begin} to {end} have words outside the vocabulary")
+        return Documents(starts - starts[0], words, numbers, self.vocabulary)
+
+    def block(self, number: int) -> Documents:
+        """Block ``number``, from 0."""
+        return self.read(number * self.block_size, min(self.size, (number + 1) * self.block_size))
+
+    def __iter__(self) -> Iterator[Documents]:
+        """All blocks in order."""
+        return (self.block(number) for number in range(self.blocks))
+
+    def word_counts(self) -> np.ndarray:
+        """How often each word occurs, in one pass."""
+        return sum((block.word_counts() for block in self), start=np.zeros(self.vocabulary))
+
+    def load(self) -> Documents:
+        """Everything, for corpora that fit in memory."""
+        return self.read(0, self.size)
+
+    def __repr__(self) -> str:
+        return f"<Corpus: {self.size:,} documents, {self.tokens:,} tokens, {self.vocabulary:,} words, in {self.path}>"
+
+
+def write_corpus(path: str | Path, blocks: Iterable[Any], vocabulary: Sequence[str] | int) -> Corpus:
+    """Write matrices of counts (documents x words), one after the other, as a corpus on disk.
+
+    ``vocabulary`` names the words, or says how many there are.
+
+    >>> import tempfile, numpy as np
+    >>> folder = tempfile.mkdtemp()
+    >>> corpus = write_corpus(folder, [np.array([[2, 0, 1]]), np.array([[0, 3, 0]])], ["sun", "wind", "sand"])
+    >>> corpus.size, corpus.tokens, corpus.words
+    (2, 6, ['sun', 'wind', 'sand'])
+    """
+    import zarr
+
+    folder = Path(path)
+    if (folder / "corpus.zarr").exists():
+        raise FileExistsError(f"{folder} holds a corpus already; it is left alone")
+    names = [str(i) for i in range(vocabulary)] if isinstance(vocabulary, int) else [str(word) for word in vocabulary]
+    bad = [name for name in names if len(name.splitlines()) != 1]
+    if bad:
+        raise ValueError(f"words must be one line of text each; got {bad[0]!r}")
+    folder.mkdir(parents=True, exist_ok=True)
+    group = zarr.open_group(str(folder / "corpus.zarr"), mode="w")
+    arrays = {
+        name: group.create_array(name, shape=(size,), chunks=(CHUNK,), dtype=dtype)
+        for name, size, dtype in (("starts", 1, "int64"), ("words", 0, "int32"), ("numbers", 0, "int32"))
+    }
+    arrays["starts"][:] = np.zeros(1, np.int64)
+    documents, entries, tokens = 0, 0, 0
+    for matrix in blocks:
+        block = matrix if isinstance(matrix, Documents) else Documents.of(matrix)
+        if block.vocabulary != len(names):
+            raise ValueError(f"blocks must have {len(names)} columns, one for each word; got {block.vocabulary}")
+        for name, values in (
+            ("words", block.words),
+            ("numbers", block.numbers),
+            ("starts", block.starts[1:] + entries),
+        ):
+            arrays[name].append(values)
+        documents, entries, tokens = documents + block.size, entries + len(block.words), tokens + block.tokens
+    (folder / "vocabulary.txt").write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+    group.attrs.update({"documents": documents, "tokens": tokens, "vocabulary": len(names), "format": FORMAT})
+    return Corpus(folder)

@@ -1,0 +1,136 @@
+"""From text files and JSON lines to a corpus on disk, in two passes that never hold more than a block.
+
+The first pass counts in how many documents each word occurs and chooses the vocabulary; the second counts words.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from scirocco.checks import require_count
+from scirocco.corpora.documents import Documents
+from scirocco.corpora.store import Corpus, write_corpus
+
+BLOCK_DOCUMENTS = 5_000
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """Words of a text: lower case, at least ``least_letters`` letters (of any script), no stop words.
+
+    >>> Tokenizer(stop_words={"the"})("The wind, the WIND; a sirocco!")
+    ['wind', 'wind', 'sirocco']
+    """
+
+    least_letters: int = 3
+    lower_case: bool = True
+    stop_words: Collection[str] = field(default_factory=frozenset)
+
+    def __post_init__(self) -> None:
+        require_count("least_letters", self.least_letters)
+        object.__setattr__(self, "_pattern", re.compile(rf"[^\W\d_]{{{self.least_letters},}}"))
+        object.__setattr__(self, "stop_words", frozenset(self.stop_words))
+
+    def __call__(self, text: str) -> list[str]:
+        """The words in their order."""
+        text = text.lower() if self.lower_case else text
+        return [word for word in self._pattern.findall(text) if word not in self.stop_words]  # type: ignore[attr-defined]
+
+
+def read_texts(paths: str | Path | Iterable[str | Path], *, field: str = "text") -> Iterator[str]:
+    """Documents one by one: each line of a ``.jsonl`` file (its ``field``), else each line of a text file.
+
+    A folder stands for the text files in it, each one document.
+    """
+    listed = [Path(paths)] if isinstance(paths, str | Path) else [Path(p) for p in paths]
+    for path in listed:
+        if path.is_dir():
+            for file in sorted(path.glob("*.txt")):
+                yield file.read_text(encoding="utf-8")
+            continue
+        if not path.is_file():
+            raise FileNotFoundError(f"paths must name existing files or folders; {path} does not exist")
+        with path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                if not line.strip():
+                    continue
+                if path.suffix not in (".jsonl", ".ndjson"):
+                    yield line
+                    continue
+                try:
+                    entry = json.loads(line)
+                except json.JSONDecodeError as error:
+                    raise ValueError(f"{path}, line {number}, is not JSON: {error}") from error
+                if not isinstance(entry, dict) or not isinstance(entry.get(field), str):
+                    raise ValueError(f"{path}, line {number}, has no text in the field {field!r}")
+                yield entry[field]
+
+
+def build_vocabulary(
+    texts: Iterable[str], tokenizer: Callable[[str], list[str]] | None = None, *, min_documents: int = 5,
+    max_share: float = 0.5, max_words: int | None = None,
+) -> list[str]:  # fmt: skip
+    """Words that occur in at least ``min_documents`` and at most a share ``max_share`` of the documents, sorted.
+
+    With ``max_words`` the most frequent of them.
+    """
+    require_count("min_documents", min_documents)
+    if not 0 < max_share <= 1:
+        raise ValueError(f"max_share must lie in (0, 1]; got {max_share!r}")
+    split, documents, seen = tokenizer or Tokenizer(), 0, Counter[str]()
+    for text in texts:
+        documents += 1
+        seen.update(set(split(text)))
+    kept = {word: n for word, n in seen.items() if min_documents <= n <= max_share * documents}
+    if not kept:
+        raise ValueError(
+            f"no word is left: none of {len(seen):,} occurs in {min_documents} to {max_share:.0%} of documents"
+        )
+    if max_words is not None:
+        require_count("max_words", max_words)
+        kept = dict(sorted(kept.items(), key=lambda item: (-item[1], item[0]))[:max_words])
+    return sorted(kept)
+
+
+def corpus_from_text(
+    path: str | Path, paths: str | Path | list[str | Path], *, field: str = "text",
+    tokenizer: Callable[[str], list[str]] | None = None, vocabulary: list[str] | None = None, min_documents: int = 5,
+    max_share: float = 0.5, max_words: int | None = None,
+) -> Corpus:  # fmt: skip
+    """Read text files or JSON lines and write them to ``path`` as a corpus.
+
+    Words outside the vocabulary are left out; documents without words are kept, empty.
+    """
+    split = tokenizer or Tokenizer()
+    if vocabulary is None:
+        vocabulary = build_vocabulary(
+            read_texts(paths, field=field), split, min_documents=min_documents, max_share=max_share, max_words=max_words
+        )
+    return write_corpus(path, _counted(read_texts(paths, field=field), split, vocabulary), vocabulary)
+
+
+def _counted(texts: Iterable[str], split: Callable[[str], list[str]], vocabulary: list[str]) -> Iterator[Documents]:
+    place = {word: i for i, word in enumerate(vocabulary)}
+    starts, words, numbers = [0], list[int](), list[int]()
+    for text in texts:
+        found = Counter(place[word] for word in split(text) if word in place)
+        for word in sorted(found):
+            words.append(word)
+            numbers.append(found[word])
+        starts.append(len(words))
+        if len(starts) > BLOCK_DOCUMENTS:
+            yield _block(starts, words, numbers, len(vocabulary))
+            starts, words, numbers = [0], [], []
+    if len(starts) > 1:
+        yield _block(starts, words, numbers, len(vocabulary))
+
+
+def _block(starts: list[int], words: list[int], numbers: list[int], vocabulary: int) -> Documents:
+    return Documents(np.array(starts), np.array(words, np.int32), np.array(numbers, np.int32), vocabulary)

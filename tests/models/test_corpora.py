@@ -1,0 +1,122 @@
+"""Corpora on disk: writing, reading in blocks, text and JSON lines, damage, and LDA from them."""
+
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import scirocco as sc
+from scirocco.corpora import Corpus, Tokenizer, build_vocabulary, corpus_from_text, read_texts, write_corpus
+
+COUNTS = np.random.default_rng(0).poisson(0.3, (200, 30))
+
+
+@pytest.fixture
+def stored(tmp_path):
+    return write_corpus(tmp_path / "corpus", [sp.csr_matrix(COUNTS[:70]), COUNTS[70:]], [f"w{i}" for i in range(30)])
+
+
+def test_what_is_written_is_read(stored):
+    assert (stored.size, stored.tokens, stored.vocabulary) == (200, COUNTS.sum(), 30)
+    documents = stored.load()
+    back = sp.csr_matrix((documents.numbers, documents.words, documents.starts), shape=COUNTS.shape).toarray()
+    assert np.array_equal(back, COUNTS)
+    assert np.array_equal(stored.word_counts(), COUNTS.sum(axis=0))
+    small = Corpus(stored.path, block_entries=200)
+    assert small.blocks > 5
+    assert sum(block.size for block in small) == 200
+    assert max(len(block.words) for block in small) < 400
+    assert "200 documents" in repr(small)
+
+
+@pytest.mark.parametrize("sampler", ["auto", "scir", "scir_cv"])
+def test_lda_from_disk(stored, sampler):
+    corpus = Corpus(stored.path, block_entries=300)
+    model = sc.LDA(3, sampler=sampler, max_iter=6, batch_size=20, random_state=0).fit(corpus)
+    np.testing.assert_allclose(model.components_.sum(axis=1), 1, rtol=1e-5)
+    assert model.top_words(1)[0][0][0].startswith("w")
+    assert model.n_iter_ >= 6
+    assert np.array_equal(model.word_counts_, COUNTS.sum(axis=0))
+
+
+def test_the_same_documents_from_disk_and_memory_give_the_same_gibbs_sampler(stored):
+    disk, memory = (sc.LDA(3, sampler="gibbs", max_iter=5, random_state=0).fit(x) for x in (stored, COUNTS))
+    np.testing.assert_array_equal(disk.components_, memory.components_)
+
+
+def test_texts(tmp_path):
+    lines = tmp_path / "a.txt"
+    lines.write_text("The wind blows\n\nThe sand, the SAND!\n", encoding="utf-8")
+    json_lines = tmp_path / "b.jsonl"
+    json_lines.write_text(json.dumps({"text": "Wind über sand"}) + "\n", encoding="utf-8")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "c.txt").write_text("wind\nand rain", encoding="utf-8")
+    assert list(read_texts([lines, json_lines, folder])) == [
+        "The wind blows\n", "The sand, the SAND!\n", "Wind über sand", "wind\nand rain"
+    ]  # fmt: skip
+    split = Tokenizer(stop_words=["the", "and"])
+    assert split("The SAND, über 3 a_b") == ["sand", "über"]
+    assert build_vocabulary(read_texts([lines, json_lines, folder]), split, min_documents=2, max_share=0.8) == [
+        "sand",
+        "wind",
+    ]
+    corpus = corpus_from_text(
+        tmp_path / "corpus", [lines, json_lines, folder], tokenizer=split, min_documents=1, max_share=1.0
+    )
+    assert corpus.words == sorted(["blows", "rain", "sand", "wind", "über"])
+    assert corpus.size == 4
+    assert corpus.tokens == 9
+    given = corpus_from_text(tmp_path / "given", lines, vocabulary=["sand", "sea"])
+    assert given.load().lengths.tolist() == [0, 2]  # the first document has no word of the vocabulary and is kept
+
+
+def test_blocks_of_many_texts(tmp_path, monkeypatch):
+    from scirocco.corpora import text
+
+    monkeypatch.setattr(text, "BLOCK_DOCUMENTS", 7)
+    lines = tmp_path / "a.txt"
+    lines.write_text("".join(f"word{'abc'[i % 3] * 3} common\n" for i in range(50)), encoding="utf-8")
+    corpus = corpus_from_text(tmp_path / "corpus", lines, min_documents=1, max_share=1.0)
+    assert corpus.size == 50
+    assert corpus.load().lengths.tolist() == [2] * 50
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda p: Corpus(p / "none"), "holds no corpus"),
+        (lambda p: write_corpus(p / "x", [np.ones((2, 3), int)], 4), "blocks must have 4 columns"),
+        (lambda p: write_corpus(p / "x", [np.ones((2, 2), int)], ["a", "b\nc"]), "one line of text each"),
+        (lambda p: list(read_texts(p / "none.txt")), "does not exist"),
+        (lambda p: build_vocabulary(["one two"], min_documents=5), "no word is left"),
+        (lambda p: build_vocabulary(["one two"], max_share=0.0), "max_share must lie"),
+        (lambda p: Tokenizer(least_letters=0), "least_letters must be"),
+    ],
+)
+def test_bad_input(tmp_path, call, words):
+    with pytest.raises((ValueError, FileNotFoundError), match=words):
+        call(tmp_path)
+
+
+def test_damage_is_named(tmp_path, stored):
+    import zarr
+
+    with pytest.raises(FileExistsError, match="holds a corpus already"):
+        write_corpus(stored.path, [COUNTS], 30)
+    group = zarr.open_group(str(stored.path / "corpus.zarr"), mode="a")
+    group["words"][5] = 99
+    with pytest.raises(ValueError, match="words outside the vocabulary"):
+        Corpus(stored.path).load()
+    group["words"][5] = 0
+    group.attrs["format"] = 7
+    with pytest.raises(ValueError, match="damaged, or its writing was interrupted"):
+        Corpus(stored.path)
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text('{"text": "good"}\nnot json\n', encoding="utf-8")
+    with pytest.raises(ValueError, match="line 2, is not JSON"):
+        list(read_texts(bad))
+    bad.write_text('{"body": "good"}\n', encoding="utf-8")
+    with pytest.raises(ValueError, match="no text in the field 'text'"):
+        list(read_texts(bad))
