@@ -10,7 +10,7 @@ demo: $(VENV)/.demo
 	$(BIN)/python examples/demo.py
 
 test: lint types
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -21,7 +21,7 @@ types: $(VENV)/.dev
 
 # slower statistical sweeps too
 test-all: lint types
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # needs SCIROCCO_DATA, the folder with the data sets
 bench: $(VENV)/.bench
@@ -29,6 +29,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/simplex_engine.py
+	$(BIN)/python benchmarks/lda.py
 
 experiments: $(VENV)/.dev
 	$(BIN)/python experiments/double_well.py --output results
