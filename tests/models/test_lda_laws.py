@@ -105,6 +105,7 @@ def test_joint_distribution():
         chain.words[:] = np.minimum(words, 2)
         flat = chain.words.astype(np.int64) * 2 + chain.z
         chain.counts = np.bincount(flat, minlength=6).reshape(3, 2)
+        chain.totals = chain.counts.sum(axis=0)
         chain._columns.clear()
         chain.step()
         path.append(measured(chain.words, chain.z))

@@ -128,12 +128,14 @@ def sweep_kept(
 
 
 @jit
-def move_counts(words: Any, old: Any, new: Any, counts: Any) -> None:
-    """Bring the counts, words x topics, up to date with assignments that have changed."""
+def move_counts(words: Any, old: Any, new: Any, counts: Any, totals: Any) -> None:
+    """Bring the counts, words x topics, and their sums up to date with assignments that have changed."""
     for t in range(words.size):
         if old[t] != new[t]:
             counts[words[t], old[t]] -= 1
             counts[words[t], new[t]] += 1
+            totals[old[t]] -= 1
+            totals[new[t]] += 1
 
 
 @jit

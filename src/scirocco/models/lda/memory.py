@@ -47,7 +47,9 @@ class KeptGibbs:
         self.token_starts = np.concatenate([[0], np.cumsum(documents.lengths)])
         self.words, self.z = np.empty(documents.tokens, np.int32), np.empty(documents.tokens, small)
         self.counts = np.zeros((documents.vocabulary, self.topics), np.int64)
+        self.totals = np.zeros(self.topics, np.int64)
         self.phi = np.zeros((documents.vocabulary, self.topics), np.float32)
+        self.masses = np.zeros(documents.vocabulary, np.float32)
         if batch_size is None:
             tokens = max(1, documents.tokens)
             pieces = int(np.clip(tokens // max(1, documents.vocabulary * self.topics), 1, BATCHES))
@@ -119,22 +121,22 @@ class KeptGibbs:
         self.counts += np.bincount(flat, minlength=self.counts.size).reshape(self.counts.shape)
         self.position = (self.position + 1) % (len(self.borders) - 1)
         self.assigned = self.position == 0
+        self.totals = self.counts.sum(axis=0)
 
     def _resample(self) -> None:
         begin, end = self.borders[self.position], self.borders[self.position + 1]
         self._draw_topics(self.position)
-        masses = local.word_masses(self.phi, self.alpha)
         low, high = self.token_starts[begin], self.token_starts[end]
         old, call = self.z[low:high].copy(), self._call()
         over_blocks(
             lambda first, last: local.sweep_kept(
-                self.key, call, first, last, begin, end, self.token_starts, self.words, self.z, self.phi, masses,
+                self.key, call, first, last, begin, end, self.token_starts, self.words, self.z, self.phi, self.masses,
                 self.alpha,
             ),
             -(-(end - begin) // local.DOCUMENTS),
             self.threads,
         )  # fmt: skip
-        local.move_counts(self.words[low:high], old, self.z[low:high], self.counts)
+        local.move_counts(self.words[low:high], old, self.z[low:high], self.counts, self.totals)
         self.position = (self.position + 1) % (len(self.borders) - 1)
         self.passes += (high - low) / max(1, self.documents.tokens)
 
@@ -146,9 +148,10 @@ class KeptGibbs:
         columns = self._columns[piece]
         parameter = self.counts[columns] + self.beta[columns, None]
         theta = draw_gammas(self.key, self._call(), parameter, self.threads)
-        beyond = self.counts.sum(axis=0) + self.beta.sum() - parameter.sum(axis=0)
+        beyond = self.totals + self.beta.sum() - parameter.sum(axis=0)
         rest = draw_gammas(self.key, self._call(), np.maximum(beyond, 0.0), self.threads)
-        self.phi[columns] = theta / (theta.sum(axis=0) + rest)
+        phi = (theta / (theta.sum(axis=0) + rest)).astype(np.float32)
+        self.phi[columns], self.masses[columns] = phi, local.word_masses(phi, self.alpha)
 
     def draw(self) -> np.ndarray:
         """Topics given all assignments, topics x words."""
@@ -170,9 +173,8 @@ class CollapsedGibbs(KeptGibbs):
 
     def _resample(self) -> None:
         begin, end = self.borders[self.position], self.borders[self.position + 1]
-        totals = self.counts.sum(axis=0)
         local.collapsed_sweep(
-            self.key, self._call(), begin, end, self.token_starts, self.words, self.z, self.counts, totals,
+            self.key, self._call(), begin, end, self.token_starts, self.words, self.z, self.counts, self.totals,
             self.alpha.astype(np.float64), self.beta, float(self.beta.sum()),
         )  # fmt: skip
         low, high = self.token_starts[begin], self.token_starts[end]
