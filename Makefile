@@ -30,6 +30,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/simplex_engine.py
 	$(BIN)/python benchmarks/lda.py
+	$(BIN)/python benchmarks/lda_scaling.py
 
 experiments: $(VENV)/.dev
 	$(BIN)/python experiments/double_well.py --output results

@@ -1,0 +1,114 @@
+"""What grows with what: the cost of a minibatch with the vocabulary, and the memory of a stream with the corpus.
+
+    python benchmarks/lda_scaling.py [--picture scaling.png]
+
+The same 5,000 documents, made on the spot, are given vocabularies of 10^4 to 10^6 words: a step of SCIR from a stream
+reads and moves the words of its minibatch only. Then corpora on disk of 1 to 16 times 20,000 documents are sampled in
+fresh processes, and the peak of their memory is compared with that of the smallest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+from scirocco.corpora import write_corpus
+from scirocco.corpora.documents import Documents
+from scirocco.models.lda.stream import StreamChain
+from scirocco.simplex import SCIR
+
+TOPICS, USED, DOCUMENTS, BATCH, STEPS = 50, 8_000, 5_000, 250, 40
+VOCABULARIES = (10**4, 10**5, 10**6)
+LENGTHS = (1, 4, 16)
+
+CHILD = """
+import sys
+import scirocco as sc
+corpus = sc.corpora.Corpus(sys.argv[1], block_entries=200_000)
+model = sc.LDA(20, sampler="scir", batch_size=250, max_iter=10**6, max_seconds=8, n_draws=2, random_state=0, n_jobs=1)
+model.fit(corpus)
+peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))  # not inherited, as ru_maxrss is
+print(int(peak.split()[1]) / 1024)
+"""
+
+
+def documents(count: int, seed: int = 0) -> sp.csr_matrix:
+    """Bags of about 100 words each, drawn by Zipf's law from the first words of a vocabulary."""
+    rng = np.random.default_rng(seed)
+    chances = 1 / np.arange(1, USED + 1)
+    words = rng.choice(USED, size=(count, 100), p=chances / chances.sum())
+    rows = np.repeat(np.arange(count), 100)
+    return sp.csr_matrix((np.ones(rows.size, np.int64), (rows, words.ravel())), shape=(count, USED))
+
+
+def vocabulary_costs() -> dict[int, float]:
+    """Milliseconds of a minibatch, median, for each size of the vocabulary."""
+    counts, found = documents(DOCUMENTS), {}
+    for size in VOCABULARIES:
+        corpus = Documents.of(sp.csr_matrix((counts.data, counts.indices, counts.indptr), shape=(DOCUMENTS, size)))
+        chain = StreamChain(
+            SCIR(0.1), size, np.full(TOPICS, 0.1), np.full(size, 0.05), seed=0, chain=0, sweeps=10, burn_in=3, threads=1
+        )
+        times = []
+        for step in range(STEPS + 5):
+            batch = corpus.take(slice(step * BATCH % DOCUMENTS, step * BATCH % DOCUMENTS + BATCH))
+            began = time.perf_counter()
+            chain.step(batch, DOCUMENTS)
+            times.append(time.perf_counter() - began)
+        found[size] = float(np.median(times[5:])) * 1e3
+        print(f"  {size:>9,} words: {found[size]:6.1f} ms a minibatch of {BATCH} documents", flush=True)
+    return found
+
+
+def stream_memory() -> dict[int, float]:
+    """Peak memory in MB of a process that samples corpora of growing length for the same time."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for times in LENGTHS:
+            path = Path(folder) / str(times)
+            write_corpus(path, (documents(20_000, seed) for seed in range(times)), USED)
+            done = subprocess.run(
+                [sys.executable, "-c", CHILD, str(path)], capture_output=True, text=True, check=True
+            )  # fmt: skip
+            found[times * 20_000] = float(done.stdout)
+            print(f"  {times * 20_000:>9,} documents on disk: {found[times * 20_000]:6.0f} MB at the peak", flush=True)
+    return found
+
+
+def main() -> None:
+    """Both tables, and the picture if one is wanted."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--picture", type=Path)
+    options = parser.parse_args()
+    print("cost of a minibatch against the vocabulary")
+    costs = vocabulary_costs()
+    print(
+        f"  from {VOCABULARIES[0]:,} to {VOCABULARIES[-1]:,} words: a factor of {costs[VOCABULARIES[-1]] / costs[VOCABULARIES[0]]:.2f}"
+    )
+    print("memory of a stream against the length of the corpus")
+    peaks = stream_memory()
+    smallest, largest = (peaks[n * 20_000] for n in (LENGTHS[0], LENGTHS[-1]))
+    print(f"  from {LENGTHS[0] * 20_000:,} to {LENGTHS[-1] * 20_000:,} documents: {largest - smallest:+.0f} MB")
+    if options.picture:
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(9, 3.5), layout="constrained")
+        for axes, found, words, label in zip(
+            figure.subplots(1, 2), (costs, peaks), ("words in the vocabulary", "documents on disk"),
+            ("ms a minibatch", "peak memory, MB"), strict=True,
+        ):  # fmt: skip
+            axes.plot(list(found), list(found.values()), "o-", color="#0072b2")
+            axes.set(xscale="log", xlabel=words, ylabel=label, ylim=(0, 1.3 * max(found.values())))
+        figure.savefig(options.picture, dpi=150)
+        print(f"picture: {options.picture}")
+
+
+if __name__ == "__main__":
+    main()
