@@ -89,9 +89,8 @@ def main() -> None:
     options = parser.parse_args()
     print("cost of a minibatch against the vocabulary")
     costs = vocabulary_costs()
-    print(
-        f"  from {VOCABULARIES[0]:,} to {VOCABULARIES[-1]:,} words: a factor of {costs[VOCABULARIES[-1]] / costs[VOCABULARIES[0]]:.2f}"
-    )
+    factor = costs[VOCABULARIES[-1]] / costs[VOCABULARIES[0]]
+    print(f"  from {VOCABULARIES[0]:,} to {VOCABULARIES[-1]:,} words: a factor of {factor:.2f}")
     print("memory of a stream against the length of the corpus")
     peaks = stream_memory()
     smallest, largest = (peaks[n * 20_000] for n in (LENGTHS[0], LENGTHS[-1]))

@@ -22,7 +22,7 @@ def require_run(
         ("num_samples", num_samples, 1), ("burn_in", burn_in, 0), ("thin", thin, 1), ("chains", chains, 1)
     ):  # fmt: skip
         require_count(name, value, least)
-    if not checkpoint_seconds >= 0:
+    if not isinstance(checkpoint_seconds, int | float) or not checkpoint_seconds >= 0:
         raise ValueError(f"checkpoint_seconds must not be negative; got {checkpoint_seconds!r}")
     if collect is not None and collect is not False and not callable(collect):
         raise TypeError(f"collect must be a function of what is sampled, None or False; got {collect!r}")

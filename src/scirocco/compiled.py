@@ -14,13 +14,26 @@ from typing import Any
 
 import numba
 
-jit: Any = numba.njit(nogil=True, cache=True, error_model="numpy")
-"""Compile a function for the Numba engine: no interpreter lock, cached, division by zero gives infinity."""
 
-inlined: Any = numba.njit(nogil=True, cache=True, error_model="numpy", forceinline=True)
+def _compiler(**options: Any) -> Any:
+    """A decorator: no interpreter lock, cached, division by zero gives infinity."""
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        try:
+            return numba.njit(nogil=True, cache=True, error_model="numpy", **options)(function)
+        except RuntimeError:  # nowhere to write a cache to
+            return numba.njit(nogil=True, error_model="numpy", **options)(function)
+
+    return decorate
+
+
+jit = _compiler()
+"""Compile a function for the Numba engine."""
+
+inlined = _compiler(forceinline=True)
 """The same, for small functions inside loops: a call would keep the random stream in memory, at half the speed."""
 
-fast_sums: Any = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=True)
+fast_sums = _compiler(fastmath=True)
 """The same, for loops whose sums may be taken in any order, which lets them run in vector instructions."""
 
 BLOCK = 1024  # entries that share a random stream: their scratch space stays in the first caches

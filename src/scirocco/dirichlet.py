@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from scirocco.batches import MemoryMapped, Stream
-from scirocco.checks import positive_array, require_count, require_run, require_seed
+from scirocco.batches import Arrays, MemoryMapped, Stream
+from scirocco.batches.base import batch_rows
+from scirocco.checks import positive_array, real_array, require_count, require_run, require_seed
 from scirocco.diagnostics.bias import BiasReport
 from scirocco.run import checkpoint
 from scirocco.run.describe import describe, is_opaque, rebuild
@@ -28,6 +29,7 @@ from scirocco.run.trace import Trace
 from scirocco.simplex import SCIR, SCIRCV, Exact, SimplexSampler, Weights
 from scirocco.simplex.base import step_size_at
 from scirocco.simplex.observations import Observations, Stratified, StreamedObservations, require_codes
+from scirocco.simplex.scir_cv import estimate_variance
 from scirocco.theory import EstimateLaw, stationary_moments
 
 KIND = "dirichlet"
@@ -80,7 +82,7 @@ class SimplexEngine:
         for chain in range(self.chains):
             weights = self._blank(chain)
             if initial is None:
-                seen = max(START_BATCH, self.observations.batch_size)
+                seen = min(max(START_BATCH, self.observations.batch_size), self.observations.resident)
                 counts = self.observations.larger(chain, 0, seen)
                 theta = np.zeros_like(weights.theta)
                 weights.transition(theta, weights.prior + counts.T, 0.0, 1.0)
@@ -101,7 +103,9 @@ class SimplexEngine:
         centre = positive_array("centre", given)
         if centre.shape != self.prior.shape:
             raise ValueError(f"centre must have one entry for each of {self.prior.size} categories; got {centre.shape}")
-        return np.maximum(centre - self.prior, 0.0)[None]
+        if np.any(centre < self.prior):
+            raise ValueError("centre must not lie below the prior: it is the prior plus the counts of all data")
+        return (centre - self.prior)[None]
 
     # Advancing.
 
@@ -109,32 +113,34 @@ class SimplexEngine:
         """Run towards step ``until``; stops earlier when draws must be handed over, or a chain is not finite."""
         new = ChainsState(state.step, [weights.copy() for weights in state.chains])
         draws: dict[str, list[np.ndarray]] = {name: [] for name in self.variables}
-        points: list[np.ndarray] = []
-        finite = True
-        while new.step < until and len(points) < self.capacity and finite:
+        reference = np.zeros((self.chains, self.prior.size))
+        first, second = np.zeros_like(reference), np.zeros_like(reference)
+        made, finite = 0, True
+        while new.step < until and made < self.capacity and finite:
             for chain, weights in enumerate(new.chains):
                 self._step(chain, new.step, weights)
                 finite &= bool(np.isfinite(weights.totals.sum()))
             new.step += 1
             if finite and self.recording.is_draw(new.step):
                 omega = np.stack([self.sampler.recorded(weights)[0] for weights in new.chains])
-                points.append(omega)
+                reference = omega if not made else reference
+                deviation = omega - reference
+                first += deviation
+                second += np.square(deviation)
+                made += 1
                 for name, values in self._each(omega).items():
                     draws[name].append(values)
         kept = {
-            name: np.stack(values, axis=1) if values else np.empty((self.chains, 0, *self.variables[name][0]))
-            for name, values in draws.items()
+            name: np.stack(draws[name], axis=1) if made else np.empty((self.chains, 0, *shape), dtype)
+            for name, (shape, dtype) in self.variables.items()
         }
-        reference = points[0] if points else np.zeros((self.chains, self.prior.size))
-        deviations = np.stack(points) - reference if points else np.zeros((1, *reference.shape))
-        first, second = deviations.sum(axis=0), np.square(deviations).sum(axis=0)
-        return Chunk(new, kept, len(points), {"omega": reference}, {"omega": first}, {"omega": second}, finite)
+        return Chunk(new, kept, made, {"omega": reference}, {"omega": first}, {"omega": second}, finite)
 
     def _each(self, omega: np.ndarray) -> dict[str, np.ndarray]:
         """What is stored of a draw, (chain, ...) by name."""
         if self.collect is None:
             return {"omega": omega}
-        each = [self._collected(row) for row in omega]
+        each = [self._collected(row.copy()) for row in omega]  # theirs to change
         return {name: np.stack([values[name] for values in each]) for name in self.variables}
 
     def _step(self, chain: int, step: int, weights: Weights) -> None:
@@ -178,44 +184,66 @@ class SimplexEngine:
             return None
         if progressed.moments.count < 2 or observed.fraction == 1:
             return None
-        size, n, h = observed.size, observed.batch_size, step_size_at(sampler.step_size, progressed.step)
+        size, n = observed.size, observed.batch_size
+        last = max(progressed.step - 1, 0)
+        steps = np.linspace(min(self.recording.burn_in, last), last, 50).astype(int)
+        sizes = np.array([step_size_at(sampler.step_size, int(step)) for step in steps])
+        h = float(sizes[-1])
         count = observed.typical()[0]
         parameter, share = self.prior + count, count / size
         omega = parameter / parameter.sum()
         # Noise of plain components, as far as it sums to zero, leaves the total alone; that of control variates is
         # small and taken as independent.
         plain = np.ones(share.size, bool)
-        noise = np.tanh(h / 2) * size**2 / n
+        noise = float(np.mean(np.tanh(sizes / 2))) * size**2 / n
         noise *= 1.0 if observed.way == "with_replacement" else (size - n) / max(1, size - 1)
         centre = progressed.state.chains[0].centre
-        if centre is not None:
+        extra = noise * share * (1 - share)
+        if isinstance(sampler, SCIRCV) and centre is not None:
             plain = centre[:, 0] <= 1
-        controlled = np.zeros(share.size) if centre is None else self._controlled_extra(count, h)
-        extra = np.where(plain, noise * share * (1 - share), controlled)
+            extra = np.where(plain, extra, self._controlled_extra(sampler, count, centre[:, 0], h))
         among = share[plain].sum()
         total = extra[~plain].sum() + noise * among * (1 - among)
         with_total = np.where(plain, noise * share * (1 - among), extra)
         with np.errstate(invalid="ignore"):  # of infinite variances
             added = extra - 2 * omega * with_total + omega**2 * total
             ratio = 1 + added / np.maximum(parameter * (1 - omega), np.finfo(float).tiny)
-            share = np.where(np.isinf(extra), 1.0, np.maximum(extra, 0) / (np.maximum(extra, 0) + parameter))
+            part = np.where(np.isinf(extra), 1.0, np.maximum(extra, 0) / (np.maximum(extra, 0) + parameter))
         error = np.where(np.isnan(ratio), np.inf, np.sqrt(np.maximum(ratio, 0)) - 1)
-        return BiasReport({"omega": share}, {"omega": error}, h, exact_steps=True)
+        return BiasReport({"omega": part}, {"omega": error}, h, exact_steps=True)
 
-    def _controlled_extra(self, count: np.ndarray, h: float) -> np.ndarray:
-        """Stationary variance beyond the posterior's with a control variate, from exact laws of some of the counts."""
-        assert isinstance(self.sampler, SCIRCV)
-        size, n, prior = self.observations.size, self.observations.batch_size, float(self.prior.mean())
-        grid = np.unique(np.round(np.quantile(count, np.linspace(0, 1, LAWS)))).astype(int)
-        excess = []
-        for c in grid:
-            law = EstimateLaw.hypergeometric(size, int(c), n, prior)
-            try:
-                variance = stationary_moments(law, h, self.sampler.form).variance  # type: ignore[arg-type]
-            except ValueError:  # too rare for a control variate: its components have none
-                variance = law.mean
-            excess.append(float(variance) - law.mean)
-        return np.interp(count, grid, excess)
+    def _controlled_extra(self, sampler: SCIRCV, count: np.ndarray, centre: np.ndarray, h: float) -> np.ndarray:
+        """Squared error beyond the posterior variance with a control variate: its law, and that of its centre.
+
+        Exact laws of some of the components, interpolated in the counts where they are many. A centre a_c moves the
+        mean by a (a_c - 1)/(a - 1) - a: a fixed one by its own error, one that is renewed after a time T by the noise
+        of its batch, of which the chain follows the share 1 - (1 - e^-T)/T.
+        """
+        size, n = self.observations.size, self.observations.batch_size
+        pairs, which = np.unique(np.stack([self.prior, np.round(count)]), axis=1, return_inverse=True)
+        if pairs.shape[1] > LAWS:
+            grid = np.unique(np.round(np.quantile(count, np.linspace(0, 1, LAWS))))
+            pairs, which = np.stack([np.full(grid.size, np.median(self.prior)), grid]), np.array([], int)
+        excess = np.array([self._excess(sampler, size, int(c), n, float(p), h) for p, c in pairs.T])
+        extra = excess[which.reshape(-1)] if which.size else np.interp(count, pairs[1], excess)
+        parameter = self.prior + count
+        pulled = np.square(parameter / np.maximum(parameter - 1, 1e-9))
+        if sampler.recentre_every is None:
+            return extra + pulled * np.square(np.where(centre > 1, centre - parameter, 0.0))
+        batch = batch_rows(min(sampler.centre_batch, size), size)
+        lasting = sampler.recentre_every * h
+        followed = 1 + np.expm1(-lasting) / lasting
+        return extra + pulled * followed * estimate_variance(count[:, None], batch / size)[:, 0]
+
+    @staticmethod
+    def _excess(sampler: SCIRCV, size: int, count: int, n: int, prior: float, h: float) -> float:
+        law = EstimateLaw.hypergeometric(size, min(count, size), n, prior)
+        form: Any = sampler.form
+        try:
+            mean, variance = (float(m) for m in stationary_moments(law, h, form))
+        except ValueError:  # too rare for a control variate: its components have none
+            return 0.0
+        return variance - law.mean + (mean - law.mean) ** 2
 
 
 def sample_dirichlet(
@@ -244,7 +272,8 @@ def sample_dirichlet(
     Args:
         data: a vector of codes 0, 1, ..., in memory, memory-mapped, or a ``batches`` source of one column.
         prior: the Dirichlet parameter, one number or one for each category.
-        sampler: ``SCIR(step_size=0.1)`` by default; ``SCIRCV``, ``SGRLD`` or ``simplex.Exact``.
+        sampler: ``SCIRCV(step_size=0.1)`` by default, which counts the data once; or ``SCIR``, ``SGRLD``,
+            ``simplex.Exact``.
         batch_size: observations of a minibatch, a count or a fraction of N. By default 1 % of N, but 100 to 10,000.
         num_samples: draws to keep from each chain.
         burn_in: steps before the first of them.
@@ -272,9 +301,13 @@ def sample_dirichlet(
     True
     """
     require_run(num_samples, burn_in, thin, chains, checkpoint_seconds, collect)
-    sampler = SCIR(step_size=0.1) if sampler is None else sampler
+    sampler = SCIRCV(step_size=0.1) if sampler is None else sampler
     if not isinstance(sampler, SimplexSampler):
         raise TypeError(f"sampler must be SCIR, SCIRCV, SGRLD or simplex.Exact; got {type(sampler).__name__}")
+    if lazy is not None and not isinstance(lazy, bool):
+        raise TypeError(f"lazy must be True, False or None; got {lazy!r}")
+    if isinstance(batching, Stratified) and getattr(sampler, "remove_bias", False):
+        raise ValueError("remove_bias knows simple random minibatches only: stratified ones have another bias")
     folder = empty_folder(path)
     source, alpha = _source(data, prior, categories)
     settings = {
@@ -307,6 +340,8 @@ def resume_dirichlet(
     settings, parts = meta["settings"], meta["parts"]
     if parts["collect"] != _collect_name(collect) and (parts["collect"] == "function" or callable(collect)):
         raise ValueError(f"the run had collect={parts['collect']}: give the same")
+    if isinstance(batching, str) and batching != settings["batching"]:
+        raise ValueError(f"the run had batching={settings['batching']!r}; got {batching!r}")
     if settings["batching"] == "stratified" and not isinstance(batching, Stratified):
         raise ValueError("the run was stratified: give its labels again as batching=sc.simplex.Stratified(labels)")
     if sampler is None and is_opaque(parts["sampler"]):
@@ -364,18 +399,18 @@ def _source(data: Any, prior: Any, categories: int | None) -> tuple[Any, np.ndar
     size = categories if categories is not None else (alpha.size if alpha.ndim else None)
     if isinstance(data, np.memmap):
         data = MemoryMapped(data)
+    if isinstance(data, Arrays):
+        data = data.arrays
     if isinstance(data, Stream):
         if size is None:
             raise ValueError("categories must be given for data on disk when the prior is one number")
         return data, np.broadcast_to(alpha, (size,)).copy()
     codes = require_codes(data, size)
     size = max(2, int(codes.max()) + 1) if size is None else size
-    return codes.astype(np.int64), np.broadcast_to(alpha, (size,)).copy()
+    return codes, np.broadcast_to(alpha, (size,)).copy()
 
 
 def _batch_size(batch_size: int | float | None, source: Any, sampler: SimplexSampler) -> int:
-    from scirocco.batches.base import batch_rows
-
     size = source.size if isinstance(source, Stream) else len(source)
     if batch_size is None:
         batch_size = size if isinstance(sampler, Exact) else min(size, int(np.clip(size // 100, 100, 10_000)))
@@ -383,7 +418,7 @@ def _batch_size(batch_size: int | float | None, source: Any, sampler: SimplexSam
 
 
 def _initial(initial: Any, alpha: np.ndarray) -> np.ndarray:
-    weights = np.asarray(initial, np.float64)
+    weights = real_array("initial", initial)
     if weights.shape != alpha.shape or not np.all(np.isfinite(weights)) or np.any(weights < 0) or not weights.sum() > 0:
         raise ValueError(
             f"initial must be {alpha.size} weights, none negative and not all zero; got {np.shape(initial)}, "

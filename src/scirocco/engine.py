@@ -6,7 +6,6 @@ burn-in, thinning, new blocks of data and the last partial chunk all run the sam
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -244,13 +243,9 @@ class Engine:
         if not progressed.probes or progressed.moments.count < 2:
             return None
         noise, curvature = (checkpoint.part(progressed.probed, kind) for kind in ("noise", "curvature"))
-        try:
-            state = self.sampler_state(progressed.probed, progressed.state)
-            variance = progressed.moments.pooled()[1]
-            return bias_report(self.kernel.sampler, state, variance, noise, curvature, self.kernel.epoch)
-        except Exception as error:  # a report must never cost the run that it is about
-            warnings.warn(f"no bias report: {type(error).__name__}: {error}", stacklevel=4)
-            return None
+        state = self.sampler_state(progressed.probed, progressed.state)
+        variance = progressed.moments.pooled()[1]
+        return bias_report(self.kernel.sampler, state, variance, noise, curvature, self.kernel.epoch)
 
 
 def _explain(step: int, info: Info, failed: dict[str, np.ndarray]) -> str:

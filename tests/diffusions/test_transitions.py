@@ -103,6 +103,12 @@ def test_moments(process, x):
         assert abs(found.mean() - expected) < 4.5 * found.std() / np.sqrt(DRAWS)
 
 
+def test_the_variance_of_a_power_survives_cancellation():
+    process = GeneralizedGamma(CIR.gamma(1.0), power=0.5)
+    draws = process.transition(np.full(DRAWS, 31_622.0), 1e-8, seed=3)
+    assert process.transition_variance(31_622.0, 1e-8) == pytest.approx(draws.var(), rel=0.02)
+
+
 def test_moment_generating_functions_at_positive_arguments():
     process = CIR.gamma(2.0)
     draws = process.transition(np.full(DRAWS, 1.0), 0.5, seed=9)

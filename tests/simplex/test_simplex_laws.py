@@ -126,9 +126,62 @@ def test_lazy_with_a_schedule_and_readers_in_between():
             assert read.shape == (rows, 2)
         sampler.step(lazy, Counts(np.tile(values, (rows, 1)), columns, 0.1))
         sampler.step(eager, Counts(np.tile(full, (rows, 1)), None, 0.1))
-    assert lazy.time == pytest.approx(eager.time)
+    assert lazy.time == pytest.approx(sum(0.5 / (1 + t) for t in range(15)))
+    assert eager.time == pytest.approx(lazy.time)
     for ours, theirs in zip(lazy.proportions().T, eager.proportions().T, strict=True):
         assert stats.ks_2samp(ours, theirs).pvalue > 1e-4
+
+
+def test_expected_totals_are_kept_up():
+    rng, rows, categories = np.random.default_rng(4), 3, 20
+    weights, sampler = Weights(0.3, rows=rows, categories=categories, seed=5), SCIR(0.2)
+    for step in range(12):
+        columns = rng.choice(categories, 4, replace=False)
+        sampler.step(weights, Counts(rng.integers(1, 9, (rows, 4)).astype(float), columns, 0.1))
+        if step % 3 == 1:
+            weights.read(np.array([0, 7, 19]))
+        decay = np.exp(-(weights.time - weights.clock))[:, None]
+        np.testing.assert_allclose(weights.totals, (0.3 + (weights.theta - 0.3) * decay).sum(axis=0))
+    assert weights.behind
+    control = SCIRCV(0.2)
+    control.recentre(weights, np.full((rows, categories), 50.0), 0.5)  # categories may change their law: all catch up
+    assert not weights.behind
+
+
+def test_gibbs_steps_redraw_the_totals():
+    rows = 5000
+    weights = Weights(0.5, rows=rows, categories=3, initial=[0.2, 0.3, 0.5])
+    SCIR(1e-9).step(weights, Counts(np.tile([3.0, 1.0, 0.0], (rows, 1)), exact=True))
+    total = weights.theta.sum(axis=0)
+    assert stats.kstest(total, stats.gamma(5.5).cdf).pvalue > 1e-4
+    np.testing.assert_allclose(weights.proportions(), np.tile([0.2, 0.3, 0.5], (rows, 1)), atol=2e-3)
+
+
+@pytest.mark.parametrize("sampler", [SCIR(0.1), SGRLD(0.1), Exact(), SCIRCV(0.1)])
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [
+        (Counts(np.ones((2, 4))), "counts must have shape"),
+        (Counts(np.ones((3, 5))), "counts must have shape"),
+        (Counts(np.ones((3, 2)), np.array([1, 4])), "columns must be categories from 0 to 3"),
+        (Counts(np.ones((3, 2)), np.array([-1, 2])), "columns must be categories from 0 to 3"),
+        (Counts(np.ones((3, 2)), np.array([1, 1])), "columns must be distinct"),
+    ],
+)
+def test_counts_must_fit_the_weights(sampler, counts, words):
+    with pytest.raises(ValueError, match=words):
+        sampler.step(Weights(0.1, rows=3, categories=4), counts)
+
+
+def test_rows_of_different_totals_have_their_own_centres():
+    weights = Weights(0.1, rows=2, categories=3)
+    SCIRCV(0.1).recentre(weights, [[100.0, 50.0, 20.0], [5.0, 5.0, 3.0]], 0.1)
+    assert weights.centre[0, 0] == pytest.approx(100.1)
+    assert weights.centre[2, 1] == 0
+    with pytest.raises(ValueError, match="counts must have shape"):
+        SCIRCV(0.1).recentre(weights, [[100.0, 50.0, 20.0]], 0.1)
+    with pytest.raises(ValueError, match="fraction must lie"):
+        SCIRCV(0.1).recentre(weights, np.ones((2, 3)), 2.0)
 
 
 def test_the_total_of_scir_is_exact():

@@ -478,3 +478,8 @@ def test_mgf_far_below_zero_and_for_many_steps():
 def test_bad_input(call, words):
     with pytest.raises(ValueError, match=words):
         call()
+
+
+def test_moments_too_large_for_a_float_are_infinite():
+    law = EstimateLaw.hypergeometric(6, 1, 1, 0.0141)
+    assert moments(law, 9.93, 7, 1.0, "alternative").variance == np.inf

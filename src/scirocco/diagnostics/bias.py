@@ -62,7 +62,7 @@ class BiasReport:
         else:
             noisy = self.exact_steps or np.median(share) > 0.5
             cause = "minibatch noise" if noisy else "the step size"
-            remedy = "SCIRCV" if self.exact_steps else "estimator=ControlVariate()"
+            remedy = "SCIRCV with an accurate centre" if self.exact_steps else "estimator=ControlVariate()"
             lines.append(
                 "  R-hat and ESS CANNOT BE TRUSTED here: the chains agree with each other on a law that is not the "
                 f"posterior.\n  The main cause is {cause}: take a smaller step_size"

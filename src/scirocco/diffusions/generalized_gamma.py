@@ -65,7 +65,14 @@ class GeneralizedGamma:
     def transition_variance(self, x: Any, time: Any) -> np.ndarray:
         """E X^(2p) - (E X^p)^2; infinite for k + 2p <= 0."""
         second = self._moment(x, time, 2)
-        return np.where(np.isfinite(second), second - self._moment(x, time, 1) ** 2, np.inf)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            value = second - self._moment(x, time, 1) ** 2
+            # A short step from a large value: the difference has no digits left, but the power is as good as linear.
+            mean = self.process.transition_mean(self._inner(x), time)
+            linear = np.square(self.power * mean ** (self.power - 1)) * self.process.transition_variance(
+                self._inner(x), time
+            )
+        return np.where(np.isfinite(second), np.where(value > 1e-8 * second, value, linear), np.inf)
 
     def transition_mgf(self, s: Any, x: Any, time: Any) -> np.ndarray:
         """E exp(s X^p), by quadrature over the transition law; infinite where it does not exist.

@@ -18,7 +18,8 @@ from scirocco.compiled import inlined
 
 def make_key(seed: int, *path: int) -> np.ndarray:
     """The key of a seed and a path."""
-    return np.random.SeedSequence([seed, *path]).generate_state(4, np.uint64)
+    # The length is part of it: a sequence of seeds does not tell trailing zeros from nothing.
+    return np.random.SeedSequence([seed, len(path), *path]).generate_state(4, np.uint64)
 
 
 @inlined

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,11 @@ def _conclude(
 ) -> Trace:  # fmt: skip
     """Everything in its place, and the trace of it."""
     store.finish()
-    bias = engine.report(progressed)
+    try:
+        bias = engine.report(progressed)
+    except Exception as error:  # a report must never cost the run that it is about
+        warnings.warn(f"no bias report: {type(error).__name__}: {error}", stacklevel=4)
+        bias = None
     if folder is not None:
         runner.save(engine, folder, store, progressed, meta, stopped=stopped, bias=bias, finished=True)
         return Trace.load(folder)

@@ -175,7 +175,7 @@ def save(
     held = next((a.shape[1] for a in tail.values()), 0)
     facts = {
         "step": progressed.step,
-        "draws": store.count,
+        "draws": store.count if engine.variables else progressed.moments.count,
         "written": store.count - held,
         "moment_count": progressed.moments.count,
         "probes": progressed.probes,

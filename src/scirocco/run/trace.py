@@ -74,7 +74,7 @@ class Trace:
 
             if isinstance(self._draws, Path):
                 stored = xr.open_dataset(self._draws, engine="zarr", consolidated=False, chunks=None)
-                found = stored.isel(draw=slice(0, self.count))
+                found = stored.isel(draw=slice(0, self.count), missing_dims="ignore")
             else:
                 found = xr.Dataset(
                     {
@@ -82,7 +82,9 @@ class Trace:
                         for n, a in self._draws.items()
                     }
                 )
-            sizes = {"chain": found.sizes.get("chain", 0), "draw": self.count}
+            if not found.data_vars:  # nothing was stored: only moments
+                found = xr.Dataset()
+            sizes = {"chain": found.sizes.get("chain", 0), "draw": self.count if found.data_vars else 0}
             named = found.assign_coords({dim: np.arange(size) for dim, size in sizes.items()})
             self._posterior = named.assign_attrs(inference_library="scirocco")
         return self._posterior

@@ -45,6 +45,19 @@ class Counts:
             raise ValueError("exact counts must be given for all categories, without columns")
         object.__setattr__(self, "values", values)
 
+    def require_fit(self, weights: Weights) -> None:
+        """Reject counts that do not belong to these weights."""
+        rows, columns = self.values.shape
+        if rows != weights.rows or (self.columns is None and columns != weights.categories):
+            wanted = f"({weights.rows}, {weights.categories})"
+            raise ValueError(f"counts must have shape {wanted}, or name their columns; got {rows, columns}")
+        if self.columns is not None and columns:
+            named = np.asarray(self.columns)
+            if named.dtype.kind not in "iu" or named.min() < 0 or named.max() >= weights.categories:
+                raise ValueError(f"columns must be categories from 0 to {weights.categories - 1}; got {named!r}")
+            if not np.all(named[1:] > named[:-1]) and len(np.unique(named)) < columns:
+                raise ValueError("columns must be distinct: each category once, with its whole count")
+
     def dense(self, categories: int) -> np.ndarray:
         """The counts of all categories."""
         if self.columns is None:
@@ -72,7 +85,14 @@ class SimplexSampler(ABC):
 
 def step_size_at(step_size: Any, step: int) -> float:
     """The step size of a step: schedules are called."""
-    return float(step_size(step)) if callable(step_size) else float(step_size)
+    if not callable(step_size):
+        return float(step_size)
+    h = float(step_size(step))
+    if not 0 < h < np.inf:
+        raise ValueError(
+            f"step_size must be positive and finite at every step; the schedule gives {h!r} at step {step}"
+        )
+    return h
 
 
 def require_step_size(step_size: Any) -> None:

@@ -49,6 +49,7 @@ class Exact(SimplexSampler):
 
     def step(self, weights: Weights, counts: Counts) -> None:
         """A fresh draw."""
+        counts.require_fit(weights)
         if not counts.exact and counts.fraction < 1:
             raise ValueError("Exact needs exact counts, batch_size=1.0 for all data; got those of a minibatch")
         call, weights.calls = weights.calls, weights.calls + 1

@@ -5,8 +5,8 @@
     shuffled            epochs: every observation once, in an order that is new each time
     Stratified(labels)  independent samples of each stratum, as large as its share of the data
 
-Data on disk comes in resident blocks whose rows are shuffled (``batches.stream``); its minibatches are cut from them.
-Minibatches are functions of (seed, chain, step) alone.
+Data on disk comes in resident blocks whose rows are shuffled (``batches.stream``); a minibatch is a random sample of
+the resident one. Minibatches are functions of (seed, chain, step) alone.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from scirocco.simplex.base import Counts
 
 WAYS = ("independent", "with_replacement", "shuffled")
 COUNTED_AT_ONCE = 2**20
+MOST_CATEGORIES = 10**9  # that are believed without being told
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +104,7 @@ class Observations:
     def __init__(
         self, codes: np.ndarray, categories: int, batch_size: int | float, way: Any, *, seed: int, lazy: bool
     ) -> None:
-        self.codes, self.categories, self.lazy, self.seed = codes, categories, lazy, seed
+        self.codes, self.categories, self.lazy, self.seed = _compact(codes), categories, lazy, seed
         self.size = len(codes)
         self.batch_size = batch_rows(batch_size, self.size)
         self.way = way
@@ -119,6 +120,11 @@ class Observations:
     def fraction(self) -> float:
         """n/N."""
         return self.batch_size / self.size
+
+    @property
+    def resident(self) -> int:
+        """Observations in memory at a time."""
+        return self.size
 
     def _stratify(self, labels: Any) -> list[tuple[np.ndarray, int]]:
         array = np.asarray(labels)
@@ -192,7 +198,7 @@ class Observations:
 
 
 class StreamedObservations(Observations):
-    """Codes on disk, in shuffled resident blocks; a minibatch is a slice of a block, in an order of the chain's own."""
+    """Codes on disk, in shuffled resident blocks; a minibatch is a random sample of the resident block."""
 
     def __init__(self, stream: Any, categories: int, batch_size: int | float, *, seed: int, lazy: bool) -> None:
         from scirocco.batches.stream import Loader
@@ -207,24 +213,35 @@ class StreamedObservations(Observations):
             )
         self._loader = Loader(stream, seed, stream.resident_rows)
         self._orders, self._keys = {}, {}
+        self._resident: tuple[int, np.ndarray] = (-1, np.empty(0, np.int64))
+
+    @property
+    def resident(self) -> int:
+        """Observations in memory at a time."""
+        return int(self.stream.resident_rows)
+
+    def _block(self, step: int) -> np.ndarray:
+        """The codes of the resident block of a step, looked at once."""
+        number = step // (self.stream.resident_rows // self.batch_size)
+        if self._resident[0] != number:
+            self._resident = (number, _compact(require_codes(self._loader.get(number), self.categories)))
+        return self._resident[1]
 
     def counts(self, chain: int, step: int) -> Counts:
         """The estimated counts of the minibatch of a step."""
-        rows, n = self.stream.resident_rows, self.batch_size
-        number, k = divmod(step, rows // n)
-        codes = require_codes(self._loader.get(number), self.categories)
-        if self._orders.get(chain, (-1,))[0] != number:
-            rng = np.random.default_rng(np.random.SeedSequence([self.seed, 2, chain, number]))
-            self._orders[chain] = (number, rng.permutation(rows))
-        chosen = self._orders[chain][1][k * n : (k + 1) * n]
-        return self._tallied(codes[chosen], np.array([self.size / n]))
+        codes = self._block(step)
+        chosen = _distinct(self._key(chain), step, 0, len(codes), self.batch_size)
+        return self._tallied(codes[chosen], np.array([self.size / self.batch_size]))
 
     def larger(self, chain: int, step: int, batch_size: int | float) -> np.ndarray:
-        """Counts estimated from the rows of the resident block, or as many of them as are wanted."""
-        rows = self.stream.resident_rows
-        n = min(rows, batch_rows(min(batch_size, self.size), self.size))
-        codes = require_codes(self._loader.get(step // (rows // self.batch_size)), self.categories)
-        chosen = np.asarray(_distinct(make_key(self.seed, 3, chain), step, 0, rows, n))
+        """Counts estimated from a larger batch of the resident block."""
+        codes = self._block(step)
+        n = batch_rows(min(batch_size, self.size), self.size)
+        if n > len(codes):
+            raise ValueError(
+                f"a batch of {n} is larger than the resident block of {len(codes)} rows: use a larger block_bytes"
+            )
+        chosen = np.asarray(_distinct(make_key(self.seed, 3, chain), step, 0, len(codes), n))
         return np.asarray(_tally(codes[chosen], np.array([self.size / n]), self.categories))
 
     def total(self) -> np.ndarray:
@@ -236,7 +253,7 @@ class StreamedObservations(Observations):
 
     def typical(self) -> np.ndarray:
         """The counts, estimated from a resident block."""
-        return self.larger(0, 0, self.stream.resident_rows)
+        return np.bincount(self._block(0), minlength=self.categories)[None] * (self.size / len(self._block(0)))
 
     def fingerprint(self) -> dict[str, Any]:
         """What tells this data from another."""
@@ -258,11 +275,19 @@ def require_codes(data: Any, categories: int | None) -> np.ndarray:
     if codes.ndim != 1 or not codes.size:
         raise ValueError(f"data must be a vector of category codes, not empty; got shape {codes.shape}")
     if codes.dtype.kind == "f" and np.all(np.isfinite(codes)) and np.all(codes == np.floor(codes)):
+        if np.abs(codes).max() >= (2**24 if codes.dtype.itemsize < 8 else 2**53):
+            raise ValueError("data has codes too large for its floating dtype to tell apart: store them as integers")
         codes = codes.astype(np.int64)
     if codes.dtype.kind not in "iu":
         raise TypeError(f"data must be whole numbers, the codes of categories; got dtype {codes.dtype}")
     if codes.min() < 0:
         raise ValueError(f"data must not be negative: codes start at 0; got {codes.min()} in row {int(codes.argmin())}")
-    if categories is not None and codes.max() >= categories:
-        raise ValueError(f"data must lie below the number of categories, {categories}; got {codes.max()}")
+    if codes.max() >= (MOST_CATEGORIES if categories is None else categories):
+        limit = f"{MOST_CATEGORIES:,}; re-code the categories" if categories is None else f"{categories}"
+        raise ValueError(f"data must lie below the number of categories, {limit}; got {codes.max()}")
     return codes
+
+
+def _compact(codes: np.ndarray) -> np.ndarray:
+    """Codes in as few bytes as the compiled code has versions for."""
+    return codes.astype(np.int32 if codes.max() < 2**31 else np.int64, copy=False)

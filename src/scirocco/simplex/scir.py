@@ -44,6 +44,7 @@ class SCIR(SimplexSampler):
 
     def step(self, weights: Weights, counts: Counts) -> None:
         """One exact transition; categories that ``counts`` does not name wait."""
+        counts.require_fit(weights)
         h = step_size_at(self.step_size, weights.steps)
         columns = counts.columns
         prior = weights.prior if columns is None else weights.prior[columns]

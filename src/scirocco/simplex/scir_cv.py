@@ -30,13 +30,18 @@ from scirocco.checks import positive_array, require_choice, require_count
 from scirocco.compiled import jit
 from scirocco.simplex.base import Counts, SimplexSampler, require_step_size, step_size_at
 from scirocco.simplex.weights import Weights, normalised
-from scirocco.theory import EstimateLaw, approximate_bias, prefers_control_variate
+from scirocco.theory import (
+    EstimateLaw,
+    approximate_bias,
+    asymptotic_bias,
+    prefers_control_variate,
+    stationary_moments,
+)
 
 SMALL = 1e-9  # |h b_hat| below which its limit 0 is taken: to the last bit the same
 SEEN = 2.0  # examples of a category that a minibatch must see on average
 SURE = 20.0  # seen this often, control variates pay wherever they are stable
 ENUMERATED = 200  # at most so many different counts are decided by their exact laws; a tenth for a moving centre
-RARE = 1e-6  # the chance of a_hat <= 1 that the main form may have
 
 
 @jit
@@ -60,14 +65,21 @@ def _transition_parameters(a_hat: Any, centre: Any, h: float, alternative: bool,
     return valid
 
 
-def _main_exists(prior: np.ndarray, count: np.ndarray, fraction: float) -> np.ndarray:
-    """Whether a_hat > 1 is sure enough: the minibatch's count is hypergeometric."""
-    from scipy.stats import hypergeom
+def estimate_variance(count: np.ndarray, fraction: float) -> np.ndarray:
+    """Var(a_hat) of simple random minibatches, for counts categories x rows."""
+    total = np.maximum(count.sum(axis=0), 2.0)
+    return count * (1 / fraction - 1) * (1 - count / total) * total / (total - 1)
 
-    size = np.maximum(np.round(count.sum(axis=0)), 1)
-    few = np.floor((1 - prior) * fraction)  # the counts for which a_hat <= 1
-    chance = hypergeom.cdf(few, size, np.round(count), np.maximum(1, np.round(fraction * size)))
-    return np.where(prior > 1, fraction * count >= SEEN, chance <= RARE)
+
+def _distinct_laws(prior: np.ndarray, count: np.ndarray, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Components with the same prior, count and size of the data have the same law: the different ones, and whose."""
+    laws, which = np.unique(np.stack([prior, np.round(count), size]), axis=1, return_inverse=True)
+    return laws, which.reshape(-1)
+
+
+def _law(prior: float, count: float, size: float, fraction: float) -> EstimateLaw:
+    whole = max(1, int(size))
+    return EstimateLaw.hypergeometric(whole, min(int(count), whole), max(1, round(fraction * whole)), float(prior))
 
 
 def _alternative_pays(prior: np.ndarray, count: np.ndarray, h: float, fraction: float) -> tuple[np.ndarray, np.ndarray]:
@@ -91,8 +103,9 @@ class SCIRCV(SimplexSampler):
 
     ``form`` is "alternative" or "main". ``centre`` is the Dirichlet parameter a at which control variates are exact:
     None lets the engine count the whole data set once; an array is taken as it is; with ``recentre_every=l`` it is
-    estimated anew every l steps from ``centre_batch`` examples. ``choose="always"`` gives every component with a > 1 a
-    control variate, for minibatches that are stratified; the default, "rule", only those that gain by it.
+    estimated anew every l steps from ``centre_batch`` examples, whose noise then widens the posterior.
+    ``choose="always"`` gives every component with a > 1 a control variate, for minibatches that are stratified; the
+    default, "rule", only those that gain by it.
 
     >>> weights = Weights(prior=0.1, categories=3)
     >>> sampler = SCIRCV(step_size=0.5)
@@ -120,14 +133,22 @@ class SCIRCV(SimplexSampler):
                 raise ValueError("centre and recentre_every cannot both be given: a centre is fixed or estimated")
         if self.centre is not None:
             positive_array("centre", self.centre)
+        if (
+            isinstance(self.centre_batch, bool)
+            or not isinstance(self.centre_batch, int | float)
+            or self.centre_batch <= 0
+        ):
+            raise ValueError(f"centre_batch must be a count or a fraction of the data; got {self.centre_batch!r}")
 
     def recentre(self, weights: Weights, counts: Any, fraction: float) -> None:
         """Take prior + ``counts`` (rows x categories) as the centre, for minibatches of this ``fraction`` of the data.
 
         Where control variates do not pay the centre is stored as 0, which means a plain step.
         """
+        given = Counts(counts, fraction=fraction)
+        given.require_fit(weights)
         weights.catch_up()
-        expected = np.asarray(Counts(counts).values.T)
+        expected = np.asarray(given.values.T)
         parameter = weights.prior + expected
         h = step_size_at(self.step_size, weights.steps)
         chosen = parameter > 1
@@ -135,28 +156,53 @@ class SCIRCV(SimplexSampler):
             chosen &= self._pays(weights.prior, expected, h, fraction)
         weights.set_centre(np.ascontiguousarray(np.where(chosen, parameter, 0.0)))
         if self.remove_bias:
-            total = np.maximum(expected.sum(axis=0), 2.0)
-            variance = expected * (1 / fraction - 1) * (1 - expected / total) * total / (total - 1)
-            form: Any = self.form
-            bias = approximate_bias(np.where(chosen, parameter, 2.0), variance * chosen, h, form)
+            bias = self._bias(weights.prior, expected, chosen, h, fraction)
+            if not np.all(np.isfinite(bias)):
+                raise ValueError("remove_bias: a controlled component has no finite mean; take choose='rule'")
             weights.shift = np.where(chosen, parameter / (parameter + bias), 1.0)
 
-    def _pays(self, prior: np.ndarray, count: np.ndarray, h: float, fraction: float) -> np.ndarray:
-        """Whether a control variate helps, component by component."""
+    def _bias(self, prior: np.ndarray, count: np.ndarray, chosen: np.ndarray, h: float, fraction: float) -> np.ndarray:
+        """Of the stationary mean, by the exact law of each component, or to second order if they are many."""
+        form: Any = self.form
         prior = np.broadcast_to(prior, count.shape)
+        size = np.broadcast_to(np.round(count.sum(axis=0)), count.shape)
+        bias = np.zeros(count.shape)
+        laws, which = _distinct_laws(prior[chosen], count[chosen], size[chosen])
+        if laws.shape[1] <= ENUMERATED:
+            found = [asymptotic_bias(_law(p, c, n, fraction), h, form) for p, c, n in laws.T]
+            bias[chosen] = np.array(found, float)[which]
+        else:
+            variance = estimate_variance(count, fraction)[chosen]
+            bias[chosen] = approximate_bias((prior + count)[chosen], variance, h, form)
+        return bias
+
+    def _pays(self, prior: np.ndarray, count: np.ndarray, h: float, fraction: float) -> np.ndarray:
+        """Whether a control variate helps, by the exact law of each component, or by a rule if they are many."""
+        prior = np.broadcast_to(prior, count.shape)
+        size = np.broadcast_to(np.round(count.sum(axis=0)), count.shape)
+        seen = fraction * count
         if self.form == "main":
-            return _main_exists(prior, count, fraction)
-        doubtful, pays = _alternative_pays(prior, count, h, fraction)
-        pairs, which = np.unique(np.stack([prior[doubtful], count[doubtful]]), axis=1, return_inverse=True)
-        if pairs.shape[1] <= (ENUMERATED if self.recentre_every is None else ENUMERATED // 10):
-            size = round(count.sum() / count.shape[1])
-            n = max(1, round(fraction * size))
-            laws = [EstimateLaw.hypergeometric(size, round(c), n, float(p)) for p, c in pairs.T]
-            pays[doubtful] = np.array([prefers_control_variate(law, h) for law in laws], bool)[which.reshape(-1)]
+            doubtful, pays = (prior + count > 1) & (seen > 0), (prior > 1) & (seen >= SURE)
+        else:
+            doubtful, pays = _alternative_pays(prior, count, h, fraction)
+        laws, which = _distinct_laws(prior[doubtful], count[doubtful], size[doubtful])
+        if laws.shape[1] <= (ENUMERATED if self.recentre_every is None else ENUMERATED // 10):
+            found = [self._prefers(_law(p, c, n, fraction), h) for p, c, n in laws.T]
+            pays[doubtful] = np.array(found, bool)[which]
         return pays
+
+    def _prefers(self, law: EstimateLaw, h: float) -> bool:
+        if self.form == "alternative":
+            return prefers_control_variate(law, h)
+        try:
+            mean, variance = (float(m) for m in stationary_moments(law, h, "main"))
+        except ValueError:  # a_hat <= 1 is too likely
+            return False
+        return bool((mean - law.mean) ** 2 + abs(variance - law.mean) < np.tanh(h / 2) * law.variance)
 
     def step(self, weights: Weights, counts: Counts) -> None:
         """One exact transition; components without a control variate that ``counts`` does not name wait."""
+        counts.require_fit(weights)
         if weights.centre is None:
             raise ValueError("SCIRCV needs its centre first: call recentre(weights, counts, fraction)")
         h = step_size_at(self.step_size, weights.steps)

@@ -64,6 +64,7 @@ class SGRLD(SimplexSampler):
 
     def step(self, weights: Weights, counts: Counts) -> None:
         """One Euler step of all categories: they share the total, so none can wait."""
+        counts.require_fit(weights)
         h = step_size_at(self.step_size, weights.steps)
         noise = _normals(weights)
         theta = weights.catch_up()

@@ -52,6 +52,8 @@ class Weights:
             raise ValueError(
                 f"prior must be a number or have shape ({categories},) or ({rows}, {categories}); got {alpha.shape}"
             )
+        if threads is not None:
+            require_count("threads", threads)
         self.rows, self.categories, self.threads = rows, categories, threads
         # Stored with a category's weights side by side: a minibatch touches categories, in all rows at once.
         shape = (rows, categories) if alpha.ndim == 2 else (1, categories)
@@ -123,6 +125,8 @@ class Weights:
 
     def replace(self, theta: np.ndarray, time: float = 0.0) -> None:
         """New weights, categories x rows, all current, after a step of another kind."""
+        if np.shape(theta) != self.theta.shape:
+            raise ValueError(f"theta must have shape {self.theta.shape}, categories x rows; got {np.shape(theta)}")
         self.theta[:] = theta
         self.time += time
         self.behind = False
@@ -133,6 +137,7 @@ class Weights:
         A Dirichlet point is independent of its total. In a Gibbs scan the parameter changes from step to step, and a
         total that stays behind biases the chain: it must be drawn anew before each step.
         """
+        normalised(self.theta.T)  # a row without weight has no proportions to keep
         total = np.zeros((1, self.rows))
         self.transition(total, parameter.sum(axis=0, keepdims=True), 0.0, 1.0)
         self.theta *= total / self.theta.sum(axis=0)

@@ -85,7 +85,7 @@ def mgf(
 
     For "scir" a product over the steps. Otherwise phi_m(s) = E[(1 - s c)^(-a_hat) phi_(m-1)(s R / (1 - s c))] from
     phi_0(s) = exp(start s), with log phi_m interpolated on an interval that holds all the arguments which the later
-    steps ask for; good to about 1e-9. Atoms of the law count however rare they are: with a_hat < 1 among them, however
+    steps ask for; good to about 1e-8. Atoms of the law count however rare they are: with a_hat < 1 among them, however
     rarely, the expectation at a given s > 0 is infinite after enough steps. ``log=True`` returns the logarithm.
 
     >>> law = EstimateLaw.hypergeometric(100, 30, 10, prior=1.5)

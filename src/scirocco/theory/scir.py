@@ -219,7 +219,7 @@ def _stationary(law: EstimateLaw, step_size: float, form: Form, centre: float | 
     if not pull > 0:
         return float("inf"), float("inf")
     x = drift / pull
-    return x, float(source @ [1.0, x, x**2]) / damping if damping > 0 else float("inf")
+    return x, float(source @ [1.0, x, x * x]) / damping if damping > 0 else float("inf")
 
 
 def _advanced(recursion: _Recursion, a: float, steps: int | ArrayLike, start: float) -> Moments:
@@ -229,10 +229,10 @@ def _advanced(recursion: _Recursion, a: float, steps: int | ArrayLike, start: fl
     # The step of (1, x, x^2, V) is the identity plus this.
     change = np.zeros((4, 4))
     change[1, :2] = drift, -pull
-    change[2, :3] = drift**2, 2 * drift * (1 - pull), -pull * (2 - pull)
+    change[2, :3] = drift * drift, 2 * drift * (1 - pull), -pull * (2 - pull)
     change[3] = *source, -damping
     x = start - a
-    state = np.array([1.0, x, x**2, 0.0])
+    state = np.array([1.0, x, x * x, 0.0])
     # The mean by itself: a variance that overflows must not touch it.
     mean, variance = a + _powered(change[:2, :2], state[:2], counts), _powered(change, state, counts)
     mean, variance = (np.where(np.isnan(value), np.inf, value) for value in (mean, variance))
