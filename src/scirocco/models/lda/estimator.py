@@ -37,9 +37,9 @@ SAMPLERS = ("auto", "gibbs", "collapsed", "scir", "scir_cv", "sgrld")
 FORMAT = 1
 MEMORY_SHARE = 0.5  # of the free memory that "auto" lets kept assignments take
 WARM_TOKENS = 5e7  # after which the search for good topics has little left to find
-STREAM_BATCH = 250  # documents
+STREAM_BATCH = 500  # documents
 TRANSFORM_DRAWS = 5  # draws of the topics that document weights are averaged over
-RECORDS_A_PASS = 1
+RECORD_STEPS = 10  # of a stream, from record to record: each brings all words up to date
 
 
 WordInterval = tuple[Any, float, float, float]
@@ -136,11 +136,11 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
                 while chain.passes < self.max_iter and time.perf_counter() < deadline and not interrupt.asked:
                     chain.step()
                     if chain.sampling and chain.passes >= target:
-                        target = chain.passes + 1 / RECORDS_A_PASS
+                        target = chain.passes + chain.record_every
                         recorder.add(chain.mean(), chain.draw() if recorder.due else None)
                     share = (number + min(1.0, chain.passes / self.max_iter)) / self.n_chains
                     bar.update(int(share * self._percent()), recorder.count, time.perf_counter() - began)
-                if not recorder.draws:  # stopped before the first record
+                if not recorder.draws:  # stopped before the first draw
                     recorder.add(chain.mean(), chain.draw())
                 recorders.append(recorder)
                 priors.append((chain.alpha, chain.beta) if hasattr(chain, "beta") else (alpha, beta))
@@ -403,6 +403,7 @@ class Epochs:
         self.stream, self.documents, self.seed, self.chain = stream, documents, seed, chain
         self.batch_size = min(batch_size, documents.size)
         self.passes, self.position, self.epoch = 0.0, 0, -1
+        self.record_every = RECORD_STEPS * self.batch_size / documents.size
         self.draw, self.mean = stream.draw, stream.mean
 
     def step(self) -> None:

@@ -33,6 +33,8 @@ WARM_PIECES = 8  # of a minibatch, shared out to threads
 class KeptGibbs:
     """Exact minibatch Gibbs with kept assignments."""
 
+    record_every = 1.0  # passes
+
     def __init__(
         self, documents: Documents, alpha: np.ndarray, beta: np.ndarray, *, seed: int, chain: int, warm_passes: float,
         batch_size: int | None, threads: int | None, learn: tuple[str, ...] = (),
