@@ -32,6 +32,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/lda.py
 	$(BIN)/python benchmarks/lda_scaling.py
 
+# the last two need SCIROCCO_DATA as well
 experiments: $(VENV)/.dev
 	$(BIN)/python experiments/double_well.py --output results
 	$(BIN)/python experiments/normal_mean.py --output results
@@ -40,6 +41,8 @@ experiments: $(VENV)/.dev
 	$(BIN)/python experiments/ks_distance.py --output results
 	$(BIN)/python experiments/control_variate_boxplots.py --output results
 	$(BIN)/python experiments/variance_curves.py --output results
+	$(BIN)/python experiments/lda_stream.py --output results
+	$(BIN)/python experiments/lda_control_variate.py --output results
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

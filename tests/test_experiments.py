@@ -126,6 +126,33 @@ def test_the_printed_variance_of_control_variates_leaves_out_most_of_it_before_s
     assert module.settled(np.array([True] * 20 + [False] + [True] * 39)) == 22
 
 
+def test_topics_from_a_stream_go_on_to_improve_by_scir_and_settle_by_sgrld(play, monkeypatch):
+    module, found, claims = play("lda_stream")
+    assert holds(claims, "SCIR falls below where SGRLD settles")
+    assert holds(claims, "SCIR can stand beside collapsed Gibbs")
+    assert found.curves["SCIR"].mean[-1] < 1.04 * found.gibbs[-1]
+    assert found.curves["SGRLD"].mean[-1] > 1.06 * found.gibbs[-1]
+    for curve in found.curves.values():
+        assert np.array_equal(curve.documents, module.BATCH * curve.steps)
+        assert found.gibbs[-1] < curve.perplexity[:, -1].min()  # which keeps every document
+        assert curve.perplexity[:, -1].max() < 0.55 * found.unigram
+    monkeypatch.delenv("SCIROCCO_DATA", raising=False)
+    with pytest.raises(SystemExit, match=r"SCIROCCO_DATA .* wikipedia\.npz"):
+        module.texts("full", 100, 10, 5)
+
+
+def test_control_variates_improve_topics_at_large_steps_and_smaller_steps_do_as_well(play):
+    module, found, claims = play("lda_control_variate")
+    for panel, ends in (("by iterations", found.after_iterations), ("by documents", found.after_documents)):
+        assert holds(claims, f"{panel}: SCIR is below SGRLD")
+        assert ends("SCIR-CV").mean() < ends("SCIR").mean()
+        assert ends("SCIR, tuned").mean() < ends("SCIR-CV").mean() < 1.1 * ends("SCIR, tuned").mean()
+        assert ends("SGRLD, tuned").mean() < 0.8 * ends("SGRLD").mean()
+    read = found.last * (50 + 400 // module.EVERY)  # with the documents of the centre
+    assert {curve.documents[-1] for curve in found.curves.values()} == {read}
+    assert found.fine < 2 * found.unigram  # all these topics are large: no a just above 1
+
+
 def test_the_measures_of_error_know_the_answer(load):
     common = load("common")
     noise = np.random.default_rng(0).normal(size=200_000)

@@ -135,6 +135,22 @@ def test_partial_fit_follows_a_stream(planted):
     assert model.perplexity(counts[260:]) < 0.8 * model.unigram_perplexity(counts[260:])
 
 
+def test_a_centre_is_renewed_in_a_stream(planted):
+    model = sc.LDA(4, sampler=sc.SCIRCV(0.1, recentre_every=2), total_documents=260, random_state=1)
+    centres = []
+    for start in range(0, 240, 40):
+        model.partial_fit(planted[2][start : start + 40])
+        centres.append(model._stream.weights.centre.copy())
+    assert np.array_equal(centres[0], centres[1])
+    assert not np.array_equal(centres[1], centres[2])
+
+
+def test_weights_that_explode_are_named(planted):
+    model = sc.LDA(4, sampler=sc.SCIRCV(50.0, choose="always", recentre_every=1, centre_batch=30), batch_size=5)
+    with pytest.raises(FloatingPointError, match="no longer finite"):
+        model.fit(planted[2])
+
+
 def test_a_time_budget_stops_fit_with_what_it_has(planted):
     model = sc.LDA(4, max_iter=10**6, max_seconds=1.0, random_state=0).fit(planted[2])
     assert model.seconds_ < 5

@@ -196,6 +196,9 @@ class Weights:
 def normalised(theta: np.ndarray) -> np.ndarray:
     """Weights divided by the sums of their rows."""
     total = theta.sum(axis=1, keepdims=True)
+    if not np.all(np.isfinite(total)):
+        row = int(np.argmin(np.isfinite(total)))
+        raise FloatingPointError(f"a weight of row {row} is no longer finite: take a smaller step_size, or SCIR")
     if not np.all(total > 0):
         row = int(np.argmin(total))
         raise FloatingPointError(

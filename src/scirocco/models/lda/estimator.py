@@ -164,7 +164,9 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self._words += documents.word_counts()
         total = max(self._seen, self.total_documents or 0)
         if documents.tokens:
-            self._stream.step(documents, total)
+            every = getattr(self._stream.sampler, "recentre_every", None)
+            renewed = every is not None and self._stream.steps % every == 0  # from what is there: a stream has no more
+            self._stream.step(documents, total, documents if renewed else None)
         self._recorder.add(self._stream.mean(), self._stream.draw() if self._recorder.due else None)
         if not self._recorder.draws:
             return self
@@ -451,7 +453,8 @@ class BlockEpochs(Epochs):
         sampler = self.stream.sampler
         if not isinstance(sampler, SCIRCV) or self.stream.steps % (sampler.recentre_every or 1_000_000_000):
             return None
-        return self.block.take(slice(0, int(sampler.centre_batch)))
+        rng = np.random.default_rng(np.random.SeedSequence([self.seed, self.chain, 6, self.stream.steps]))
+        return self.block.take(rng.permutation(self.block.size)[: int(sampler.centre_batch)])
 
 
 def _simplex_sampler(sampler: Any) -> SimplexSampler:

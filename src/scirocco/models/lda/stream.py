@@ -33,7 +33,7 @@ class StreamChain:
         self.sampler, self.alpha, self.threads = sampler, alpha.astype(np.float32), threads
         self.sweeps, self.burn_in = sweeps, burn_in
         # Every topic starts near the mean of the prior, a little different from the others.
-        self.key = make_key(seed, chain, 2)
+        self.key, self._centre_key = make_key(seed, chain, 2), make_key(seed, chain, 8)
         start = np.random.default_rng(np.random.SeedSequence([seed, chain, 3])).gamma(
             100.0, 0.01, (alpha.size, vocabulary)
         )
@@ -48,20 +48,25 @@ class StreamChain:
         """One minibatch out of ``total`` documents; ``larger`` is the batch that a new centre is estimated from."""
         if isinstance(self.sampler, SCIRCV) and (larger is not None or self.weights.centre is None):
             seen = larger if larger is not None else batch
-            columns, values = self._counts(seen, total)
+            columns, values = self._counts(self._centre_key, seen, total)
             full = np.zeros((self.alpha.size, self._lookup.size))
             full[:, columns] = values
             self.sampler.recentre(self.weights, full, min(1.0, batch.size / total))
-        columns, values = self._counts(batch, total)
+        columns, values = self._counts(self.key, batch, total)
         self.sampler.step(self.weights, Counts(values, columns, min(1.0, batch.size / total)))
         self.steps += 1
+        if not np.all(np.isfinite(self.weights.totals)):
+            raise FloatingPointError(
+                f"a weight is no longer finite after minibatch {self.steps:,}: take a smaller step_size, or SCIR, "
+                "whose weights cannot diverge"
+            )
 
-    def _counts(self, batch: Documents, total: int) -> tuple[np.ndarray, np.ndarray]:
+    def _counts(self, key: np.ndarray, batch: Documents, total: int) -> tuple[np.ndarray, np.ndarray]:
         """Words of the batch and the estimated counts of the whole corpus, topics x words."""
         columns, places = local.touched(batch.words, self._lookup)
         phi = np.ascontiguousarray(self.weights.read(columns).T, dtype=np.float32)
         table, _ = fresh_assignments(
-            self.key, self.steps, batch, places, phi, self.alpha, self.sweeps, self.burn_in, threads=self.threads
+            key, self.steps, batch, places, phi, self.alpha, self.sweeps, self.burn_in, threads=self.threads
         )
         return columns, table.T * (total / batch.size / (self.sweeps - self.burn_in))
 
