@@ -275,9 +275,7 @@ def sample_dirichlet(
         sampler: ``SCIRCV(step_size=0.1)`` by default, which counts the data once; or ``SCIR``, ``SGRLD``,
             ``simplex.Exact``.
         batch_size: observations of a minibatch, a count or a fraction of N. By default 1 % of N, but 100 to 10,000.
-        num_samples: draws to keep from each chain.
-        burn_in: steps before the first of them.
-        thin: steps from draw to draw.
+        num_samples: draws to keep from each chain, after ``burn_in`` steps, one every ``thin`` steps.
         categories: how many there are; by default the length of the prior, or what occurs in the data.
         batching: "independent" samples, "shuffled" epochs, "with_replacement", or ``simplex.Stratified(labels)``.
         lazy: leave categories that a minibatch does not touch until they are read (same law, other random numbers); by
@@ -289,7 +287,7 @@ def sample_dirichlet(
             streaming moments are kept in any case).
         path: a folder for draws and checkpoints, for ``scirocco.resume(path, data)``; in memory without it.
         checkpoint_seconds: time between checkpoints.
-        progress: show a progress bar; by default on a terminal or in a notebook.
+        progress: show a bar; by default on a terminal or in a notebook.
         threads: of the transitions of many categories; all cores by default.
 
     >>> import numpy as np, scirocco as sc
