@@ -272,8 +272,7 @@ def sample_dirichlet(
     Args:
         data: a vector of codes 0, 1, ..., in memory, memory-mapped, or a ``batches`` source of one column.
         prior: the Dirichlet parameter, one number or one for each category.
-        sampler: ``SCIRCV(step_size=0.1)`` by default, which counts the data once; or ``SCIR``, ``SGRLD``,
-            ``simplex.Exact``.
+        sampler: ``SCIRCV(step_size=0.1)`` by default, which counts the data once; ``SCIR``, ``SGRLD``, ``Exact``.
         batch_size: observations of a minibatch, a count or a fraction of N. By default 1 % of N, but 100 to 10,000.
         num_samples: draws to keep from each chain, after ``burn_in`` steps, one every ``thin`` steps.
         categories: how many there are; by default the length of the prior, or what occurs in the data.
