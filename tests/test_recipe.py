@@ -57,7 +57,7 @@ COUNTS, ALPHA = jnp.array([3.0, 0.0, 1.0]), 0.5
 
 
 def riemannian_gamma(z):
-    """SGRLD on the expanded mean, full data, in CIR time (MATH.md D): D = diag(theta)."""
+    """SGRLD on the expanded mean, full data, in CIR time: D = diag(theta)."""
     return ALPHA + COUNTS - z - COUNTS.sum() * z / z.sum()
 
 
