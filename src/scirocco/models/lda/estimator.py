@@ -39,6 +39,7 @@ MEMORY_SHARE = 0.5  # of the free memory that "auto" lets kept assignments take
 WARM_TOKENS = 5e7  # after which the search for good topics has little left to find
 STREAM_BATCH = 500  # documents
 TRANSFORM_DRAWS = 5  # draws of the topics that document weights are averaged over
+PROGRESS = 1000  # units of the bar
 RECORD_STEPS = 10  # of a stream, from record to record: each brings all words up to date
 
 
@@ -127,7 +128,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             raise ValueError("the corpus has no words: every count is 0")
         seed = self._seed()
         recorders, priors, passes = [], [], 0.0
-        with Interrupt() as interrupt, Progress(self._percent(), 0, self.verbose) as bar:
+        with Interrupt() as interrupt, Progress(PROGRESS, 0, self.verbose) as bar:
             for number in range(self.n_chains):
                 deadline = self._deadline(began, number)
                 chain = self._chain(documents, alpha, beta, seed, number)
@@ -139,7 +140,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
                         target = chain.passes + chain.record_every
                         recorder.add(chain.mean(), chain.draw() if recorder.due else None)
                     share = (number + min(1.0, chain.passes / self.max_iter)) / self.n_chains
-                    bar.update(int(share * self._percent()), recorder.count, time.perf_counter() - began)
+                    bar.update(int(share * PROGRESS), recorder.count, time.perf_counter() - began)
                 if not recorder.draws:  # stopped before the first draw
                     recorder.add(chain.mean(), chain.draw())
                 recorders.append(recorder)
@@ -227,9 +228,6 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     @property
     def _threads(self) -> int:
         return available_threads() if self.n_jobs in (None, -1) else max(1, int(self.n_jobs))
-
-    def _percent(self) -> int:
-        return 1000
 
     def _deadline(self, began: float, number: int) -> float:
         return np.inf if self.max_seconds is None else began + self.max_seconds * (number + 1) / self.n_chains

@@ -19,6 +19,7 @@ import scipy.sparse as sp
 
 from scirocco.compiled import jit, over_blocks
 from scirocco.corpora.documents import Documents
+from scirocco.models.lda.local import pick
 from scirocco.models.lda.stream import fresh_assignments
 from scirocco.random import make_key, open_stream, uniform
 
@@ -82,6 +83,16 @@ def unigram_perplexity(frequencies: np.ndarray, documents: Documents, *, held_ou
 
 
 @jit
+def _stack(near: Any, phi: Any, w: int, heights: Any) -> float:
+    """Cumulative near_k phi_wk, and their sum."""
+    height = 0.0
+    for k in range(near.size):
+        height += near[k] * phi[w, k]
+        heights[k] = height
+    return height
+
+
+@jit
 def _left_to_right(
     key: Any, first: int, last: int, seeds: Any, starts: Any, words: Any, numbers: Any, phi: Any, alpha: Any,
     particles: int, limit: int, scores: Any,
@@ -106,27 +117,13 @@ def _left_to_right(
             for i in range(n):
                 for t in range(i):  # the tokens before, resampled once given each other
                     near[z[t]] -= 1.0
-                    height = 0.0
-                    for k in range(topics):
-                        height += near[k] * phi[tokens[t], k]
-                        heights[k] = height
-                    u = uniform(s) * height
-                    k = 0
-                    while heights[k] <= u and k < topics - 1:
-                        k += 1
-                    z[t] = k
-                    near[k] += 1.0
-                height = 0.0
-                for k in range(topics):
-                    height += near[k] * phi[tokens[i], k]
-                    heights[k] = height
+                    height = _stack(near, phi, tokens[t], heights)
+                    z[t] = pick(heights, topics, uniform(s) * height)
+                    near[z[t]] += 1.0
+                height = _stack(near, phi, tokens[i], heights)
                 chances[i] += height / total
-                u = uniform(s) * height
-                k = 0
-                while heights[k] <= u and k < topics - 1:
-                    k += 1
-                z[i] = k
-                near[k] += 1.0
+                z[i] = pick(heights, topics, uniform(s) * height)
+                near[z[i]] += 1.0
                 total += 1.0
         for i in range(n):
             scores[d] += np.log(chances[i] / particles)

@@ -53,6 +53,15 @@ def word_masses(phi: Any, alpha: Any) -> Any:
 
 
 @inlined
+def pick(heights: Any, n: int, u: Any) -> int:
+    """The first of ``n`` cumulative heights above u."""
+    k = 0
+    while heights[k] <= u and k < n - 1:
+        k += 1
+    return k
+
+
+@inlined
 def _draw_topic(
     s: Any, phi: Any, w: int, mass: Any, alpha: Any, active: Any, present: Any, m: int, heights: Any
 ) -> int:
@@ -63,10 +72,7 @@ def _draw_topic(
         heights[j] = height
     u = np.float32(uniform(s)) * (height + mass)
     if u < height:
-        j = 0
-        while heights[j] <= u and j < m - 1:
-            j += 1
-        return active[j]
+        return active[pick(heights, m, u)]
     u -= height
     k = 0
     height = alpha[0] * phi[w, 0]
@@ -228,11 +234,7 @@ def assign(
                     height += weights[d, k] * phi[w, k]
                     heights[k] = height
                 for _ in range(numbers[j]):
-                    u = np.float32(uniform(s)) * height
-                    k = 0
-                    while heights[k] <= u and k < topics - 1:
-                        k += 1
-                    tokens[t], z[t] = w, k
+                    tokens[t], z[t] = w, pick(heights, topics, np.float32(uniform(s)) * height)
                     t += 1
 
 
@@ -261,10 +263,7 @@ def collapsed_sweep(
             for k in range(topics):
                 height += near[k] * (counts[w, k] + beta[w]) * inverse[k]
                 heights[k] = height
-            u = uniform(s) * height
-            new = 0
-            while heights[new] <= u and new < topics - 1:
-                new += 1
+            new = pick(heights, topics, uniform(s) * height)
             z[t] = new
             near[new] += 1.0
             counts[w, new] += 1

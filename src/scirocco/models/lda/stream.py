@@ -17,8 +17,6 @@ from scirocco.corpora.documents import Documents
 from scirocco.models.lda import local
 from scirocco.random import make_key
 from scirocco.simplex import SCIRCV, Counts, SimplexSampler, Weights
-from scirocco.simplex.base import step_size_at
-from scirocco.simplex.scir import SCIR
 
 PIECES = 16  # of a minibatch, shared out to threads; each counts for itself
 
@@ -75,15 +73,6 @@ class StreamChain:
         return self.sampler.recorded(self.weights).astype(np.float32)
 
     mean = draw
-
-    def inflation(self, lengths: float, total: int, batch_size: int) -> np.ndarray:
-        """The share of minibatch noise in the stationary variance of each weight, topics x words."""
-        theta = self.weights.catch_up()
-        h = step_size_at(getattr(self.sampler, "step_size", 0.0), self.steps)
-        if not isinstance(self.sampler, SCIR | SCIRCV):
-            return np.full(theta.T.shape, np.nan)
-        extra = np.tanh(h / 2) * np.maximum(theta - self.weights.prior, 0) * (total / batch_size - 1)
-        return (extra / (extra + np.maximum(theta, self.weights.prior))).T
 
 
 def fresh_assignments(
