@@ -152,11 +152,13 @@ def test_weights_that_explode_are_named(planted):
 
 
 def test_a_time_budget_stops_fit_with_what_it_has(planted):
+    sc.LDA(4, max_iter=4, random_state=0).fit(planted[2])  # compiled
     model = sc.LDA(4, max_iter=10**6, max_seconds=1.0, random_state=0).fit(planted[2])
     assert model.seconds_ < 5
     assert model.n_iter_ < 10**6
     assert model.perplexity(planted[2][:20]) > 1
-    at_once = sc.LDA(4, max_seconds=1e-6, random_state=0).fit(planted[2])
+    with pytest.warns(UserWarning, match="before the sampler began"):
+        at_once = sc.LDA(4, max_seconds=1e-6, random_state=0).fit(planted[2])
     np.testing.assert_allclose(at_once.components_.sum(axis=1), 1, rtol=1e-5)
 
 

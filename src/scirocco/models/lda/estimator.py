@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,12 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
                         recorder.add(chain.mean(), chain.draw() if recorder.due else None)
                     share = (number + min(1.0, chain.passes / self.max_iter)) / self.n_chains
                     bar.update(int(share * PROGRESS), recorder.count, time.perf_counter() - began)
+                if not chain.sampling:
+                    warnings.warn(
+                        "fit stopped before the sampler began: the topics are those of the search for a start, without "
+                        "uncertainty. Give it more time (the first fit also compiles)",
+                        stacklevel=2,
+                    )
                 if not recorder.draws:  # stopped before the first draw
                     recorder.add(chain.mean(), chain.draw())
                 recorders.append(recorder)
