@@ -125,7 +125,7 @@ def follow(
             if every and step % every == 0:
                 larger = train.take(rng.choice(train.size, centre_batch, replace=False))
             rows = np.take(order, range(step * BATCH, (step + 1) * BATCH), mode="wrap")
-            chain.step(train.take(rows), train.size, larger)
+            chain.step(train.take(rows), train.size, larger=larger)
             read += BATCH + (larger.size if larger else 0)
             if step + 1 in marks:
                 place = list(marks).index(step + 1)

@@ -206,7 +206,16 @@ def test_codes_on_disk(tmp_path):
 
 
 @pytest.mark.parametrize("lazy", [False, True])
-@pytest.mark.parametrize("sampler", [sc.SCIR(sc.Decreasing(0.1)), sc.SCIRCV(0.2, recentre_every=7), sc.SGRLD(0.01)])
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        sc.SCIR(sc.Decreasing(0.1)),
+        sc.SCIRCV(0.2, recentre_every=7),
+        sc.SCIRCV(0.2, recentre_every=7, centre_from="seen"),
+        sc.SGRLD(0.01),
+        sc.simplex.Natural(sc.SGHMC(0.01)),
+    ],
+)
 def test_resuming_is_bit_identical(tmp_path, sampler, lazy):
     whole = run(sampler, num_samples=60, thin=2, lazy=lazy)
     run(sampler, num_samples=25, thin=2, lazy=lazy, path=tmp_path / "run")

@@ -145,7 +145,7 @@ class SimplexEngine:
 
     def _step(self, chain: int, step: int, weights: Weights) -> None:
         sampler = self.sampler
-        if isinstance(sampler, SCIRCV) and sampler.recentre_every and step % sampler.recentre_every == 0:
+        if isinstance(sampler, SCIRCV) and sampler.centre_due(step):
             counts = self.observations.larger(chain, step, sampler.centre_batch)
             sampler.recentre(weights, counts, self.observations.fraction)
         sampler.step(weights, self.observations.counts(chain, step))
@@ -230,7 +230,9 @@ class SimplexEngine:
         pulled = np.square(parameter / np.maximum(parameter - 1, 1e-9))
         if sampler.recentre_every is None:
             return extra + pulled * np.square(np.where(centre > 1, centre - parameter, 0.0))
-        batch = batch_rows(min(sampler.centre_batch, size), size)
+        seen = sampler.centre_from == "seen"  # weights (1 - r)^k r, r = 1/l: as many minibatches as (2 - r)/r
+        wanted = n * (2 * sampler.recentre_every - 1) if seen else sampler.centre_batch
+        batch = batch_rows(min(wanted, size), size)
         lasting = sampler.recentre_every * h
         followed = 1 + np.expm1(-lasting) / lasting
         return extra + pulled * followed * estimate_variance(count[:, None], batch / size)[:, 0]
@@ -272,7 +274,8 @@ def sample_dirichlet(
     Args:
         data: a vector of codes 0, 1, ..., in memory, memory-mapped, or a ``batches`` source of one column.
         prior: the Dirichlet parameter, one number or one for each category.
-        sampler: ``SCIRCV(step_size=0.1)`` by default, which counts the data once; ``SCIR``, ``SGRLD``, ``Exact``.
+        sampler: ``SCIRCV(step_size=0.1)`` by default, which counts the data once; ``SCIR``, ``SGRLD``,
+            ``simplex.Natural(gradient sampler)``, ``simplex.Exact``.
         batch_size: observations of a minibatch, a count or a fraction of N. By default 1 % of N, but 100 to 10,000.
         num_samples: draws to keep from each chain, after ``burn_in`` steps, one every ``thin`` steps.
         categories: how many there are; by default the length of the prior, or what occurs in the data.
@@ -300,7 +303,8 @@ def sample_dirichlet(
     require_run(num_samples, burn_in, thin, chains, checkpoint_seconds, collect)
     sampler = SCIRCV(step_size=0.1) if sampler is None else sampler
     if not isinstance(sampler, SimplexSampler):
-        raise TypeError(f"sampler must be SCIR, SCIRCV, SGRLD or simplex.Exact; got {type(sampler).__name__}")
+        allowed = "SCIR, SCIRCV, SGRLD, simplex.Natural or simplex.Exact"
+        raise TypeError(f"sampler must be {allowed}; got {type(sampler).__name__}")
     if lazy is not None and not isinstance(lazy, bool):
         raise TypeError(f"lazy must be True, False or None; got {lazy!r}")
     if isinstance(batching, Stratified) and getattr(sampler, "remove_bias", False):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import gammaln
 
-from scirocco.simplex import SCIR, Counts, Exact, KeptCounts, StaleCounts, Weights
+from scirocco.simplex import SCIR, SCIRCV, Counts, Exact, KeptCounts, RunningCounts, StaleCounts, Weights
 
 
 @given(st.data())
@@ -120,3 +120,38 @@ def test_minibatch_gibbs_with_kept_assignments_is_exact(sampler):
 def test_bad_input(call, words):
     with pytest.raises((ValueError, TypeError, FloatingPointError), match=words):
         call()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_running_counts_fade(dtype):
+    rng = np.random.default_rng(1)
+    expected = rng.random((6, 2))
+    running = RunningCounts(expected.astype(dtype))
+    for step in range(300):
+        columns = rng.choice(6, 3, replace=False)
+        estimate, rate = rng.random((3, 2)), 1.0 if step == 5 else 0.3
+        expected = (1 - rate) * expected
+        expected[columns] += rate * estimate
+        running.add(columns, estimate, rate)
+        np.testing.assert_allclose(running.read(), expected, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(running.totals, expected.sum(axis=0), rtol=1e-4)
+    again = RunningCounts.unpack({name: array.copy() for name, array in running.pack().items()})
+    np.testing.assert_array_equal(again.read(columns), running.read(columns))
+    np.testing.assert_array_equal(again.totals, running.totals)
+
+
+def test_a_centre_from_minibatches_already_seen():
+    # It comes from those before, never from the one at hand, which would bias the chain.
+    rng = np.random.default_rng(2)
+    weights, sampler = Weights(0.5, categories=3, seed=1), SCIRCV(0.1, recentre_every=4, centre_from="seen")
+    average = None
+    for step in range(13):
+        counts = rng.poisson([600, 300, 100]).astype(float)
+        sampler.step(weights, Counts(counts[None], fraction=0.1))
+        average = counts if average is None else average
+        if step % 4 == 0:
+            centre = 0.5 + average
+        np.testing.assert_allclose(weights.centre[:, 0], centre)
+        average = 0.75 * average + 0.25 * counts
+    with pytest.raises(ValueError, match="needs recentre_every"):
+        SCIRCV(0.1, centre_from="seen")

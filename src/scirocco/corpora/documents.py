@@ -87,10 +87,15 @@ class Documents:
     def take(self, documents: np.ndarray | slice) -> Documents:
         """Some of the documents."""
         chosen = np.arange(self.size)[documents]
-        widths = np.diff(self.starts)[chosen]
-        starts = np.concatenate([[0], np.cumsum(widths)])
-        entries = np.repeat(self.starts[chosen] - starts[:-1], widths) + np.arange(starts[-1])
+        starts = np.concatenate([[0], np.cumsum(np.diff(self.starts)[chosen])])
+        entries = self.entries(chosen)
         return Documents(starts, self.words[entries], self.numbers[entries], self.vocabulary)
+
+    def entries(self, documents: np.ndarray) -> np.ndarray:
+        """Where the entries of some documents stand, document after document."""
+        widths = np.diff(self.starts)[documents]
+        ends = np.cumsum(widths)
+        return np.repeat(self.starts[documents] - (ends - widths), widths) + np.arange(ends[-1] if ends.size else 0)
 
     def split(self, share: float, seed: int) -> tuple[Documents, Documents]:
         """Each token to the second part with probability ``share``, to the first otherwise."""

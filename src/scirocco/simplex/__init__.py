@@ -1,8 +1,9 @@
 """Samplers on the probability simplex: they advance unnormalised weights from estimated counts."""
 
 from scirocco.simplex.base import Counts, SimplexSampler
-from scirocco.simplex.counts import KeptCounts, StaleCounts
+from scirocco.simplex.counts import KeptCounts, RunningCounts, StaleCounts
 from scirocco.simplex.exact import Exact
+from scirocco.simplex.natural import Natural
 from scirocco.simplex.observations import Stratified
 from scirocco.simplex.scir import SCIR
 from scirocco.simplex.scir_cv import SCIRCV
@@ -16,6 +17,8 @@ __all__ = [
     "Counts",
     "Exact",
     "KeptCounts",
+    "Natural",
+    "RunningCounts",
     "SimplexSampler",
     "StaleCounts",
     "Stratified",

@@ -25,16 +25,18 @@ class Counts:
 
     ``values`` has a column for every category, or only for those in ``columns`` (distinct); the others were not seen
     in the minibatch and count 0. ``fraction`` is the share n/N of the data in the minibatch. ``exact`` says that the
-    values are no estimate but the counts themselves, as with kept assignments.
+    values are no estimate but the counts themselves, as with kept assignments. ``signed`` allows for values below 0,
+    which estimates with control variates can have; samplers on natural parameters take them.
     """
 
     values: np.ndarray
     columns: np.ndarray | None = None
     fraction: float = 1.0
     exact: bool = False
+    signed: bool = False
 
     def __post_init__(self) -> None:
-        values = real_array("counts", self.values, least=0.0)
+        values = real_array("counts", self.values, least=-np.inf if self.signed else 0.0)
         if values.ndim != 2:
             raise ValueError(f"counts must have shape (rows, categories); got {values.shape}")
         if self.columns is not None and np.shape(self.columns) != values.shape[1:]:
@@ -45,8 +47,10 @@ class Counts:
             raise ValueError("exact counts must be given for all categories, without columns")
         object.__setattr__(self, "values", values)
 
-    def require_fit(self, weights: Weights) -> None:
-        """Reject counts that do not belong to these weights."""
+    def require_fit(self, weights: Weights, *, signed: bool = False) -> None:
+        """Reject counts that do not belong to these weights, or have a sign that the sampler cannot take."""
+        if self.signed and not signed:
+            raise ValueError("counts that may be negative are no part of a Dirichlet parameter: take simplex.Natural")
         rows, columns = self.values.shape
         if rows != weights.rows or (self.columns is None and columns != weights.categories):
             wanted = f"({weights.rows}, {weights.categories})"

@@ -1,4 +1,6 @@
-"""Counts of assignments that are kept: each observation remembers the cell (row, category) that it was assigned to.
+"""Counts that are kept from step to step.
+
+Of assignments, where each observation remembers the cell (row, category) that it was assigned to:
 
     KeptCounts     counts <- counts + sum_{i in S} (z_i new - z_i old)
     StaleCounts    estimate = counts + (N/n) sum_{i in S} (z_i new - z_i old)
@@ -8,6 +10,10 @@ sampler: no stochastic-gradient error at all. ``StaleCounts`` is for assignments
 to what the counts would be if every assignment were renewed as those of the minibatch were, as SAGA does for
 gradients. Its estimate is unbiased for them and has no variance once nothing changes any more. It can fall below 0,
 where no Dirichlet parameter can follow; such entries are set to 0, and ``clipped`` says how many there were.
+
+Of estimates, as an average that forgets:
+
+    RunningCounts  counts <- (1 - rate) counts + rate estimate
 """
 
 from __future__ import annotations
@@ -112,3 +118,53 @@ class StaleCounts(KeptCounts):
         self.clipped += int(np.sum(ahead < 0))
         values = np.maximum(ahead, 0.0).reshape(self.rows, self.categories)
         return Counts(values, fraction=min(1.0, chosen.size / self.size))
+
+
+class RunningCounts:
+    """An average of estimated counts, categories x rows, in which old ones fade.
+
+    An update costs what its estimate names: the fading of everything else is kept in one number.
+
+    >>> running = RunningCounts(np.zeros((3, 1)))
+    >>> running.add(np.array([0, 2]), np.array([[4.0], [8.0]]), rate=0.5)
+    >>> running.read().T
+    array([[2., 0., 4.]])
+    """
+
+    def __init__(self, start: np.ndarray) -> None:
+        self._scaled, self._scale = start.copy(), 1.0  # their product is the average
+        self._sums = start.sum(axis=0, dtype=np.float64)
+
+    def add(self, columns: np.ndarray | None, estimate: np.ndarray, rate: float) -> None:
+        """Move towards an estimate, columns x rows; what it does not name counts 0."""
+        if rate == 1:
+            self._scaled[:], self._sums[:], self._scale = 0.0, 0.0, 1.0
+        else:
+            self._scale *= 1 - rate
+        added = (estimate * (rate / self._scale)).astype(self._scaled.dtype)
+        self._scaled[slice(None) if columns is None else columns] += added
+        self._sums += added.sum(axis=0, dtype=np.float64)
+        if self._scale < 1e-12:  # before single precision runs out
+            self._scaled *= self._scaled.dtype.type(self._scale)
+            self._sums, self._scale = self._sums * self._scale, 1.0
+
+    def read(self, columns: np.ndarray | None = None) -> np.ndarray:
+        """The average, of these categories or of all."""
+        chosen = self._scaled if columns is None else self._scaled[columns]
+        return np.asarray(chosen * self._scaled.dtype.type(self._scale))
+
+    @property
+    def totals(self) -> np.ndarray:
+        """The sum of each row."""
+        return self._sums * self._scale
+
+    def pack(self) -> dict[str, np.ndarray]:
+        """Everything, as arrays."""
+        return {"running": self._scaled, "running_facts": np.array([self._scale, *self._sums])}
+
+    @classmethod
+    def unpack(cls, arrays: dict[str, np.ndarray]) -> RunningCounts:
+        """The inverse of ``pack``."""
+        new = cls(arrays["running"])
+        new._scale, new._sums = float(arrays["running_facts"][0]), arrays["running_facts"][1:].copy()
+        return new

@@ -29,6 +29,7 @@ import numpy as np
 from scirocco.checks import positive_array, require_choice, require_count
 from scirocco.compiled import jit
 from scirocco.simplex.base import Counts, SimplexSampler, require_step_size, step_size_at
+from scirocco.simplex.counts import RunningCounts
 from scirocco.simplex.weights import Weights, normalised
 from scirocco.theory import (
     EstimateLaw,
@@ -103,7 +104,8 @@ class SCIRCV(SimplexSampler):
 
     ``form`` is "alternative" or "main". ``centre`` is the Dirichlet parameter a at which control variates are exact:
     None lets the engine count the whole data set once; an array is taken as it is; with ``recentre_every=l`` it is
-    estimated anew every l steps from ``centre_batch`` examples, whose noise then widens the posterior.
+    estimated anew every l steps from ``centre_batch`` examples, whose noise then widens the posterior, or at no cost
+    from about the last l minibatches, whose estimates are kept as a fading average (``centre_from="seen"``).
     ``choose="always"`` gives every component with a > 1 a control variate, for minibatches that are stratified; the
     default, "rule", only those that gain by it.
 
@@ -120,6 +122,7 @@ class SCIRCV(SimplexSampler):
     centre: Any = None
     recentre_every: int | None = None
     centre_batch: int | float = 1000
+    centre_from: str = "batch"
     choose: str = "rule"
     remove_bias: bool = False
 
@@ -127,6 +130,9 @@ class SCIRCV(SimplexSampler):
         require_step_size(self.step_size)
         require_choice("form", self.form, ("alternative", "main"))
         require_choice("choose", self.choose, ("rule", "always"))
+        require_choice("centre_from", self.centre_from, ("batch", "seen"))
+        if self.centre_from == "seen" and self.recentre_every is None:
+            raise ValueError("centre_from='seen' needs recentre_every: how many steps a centre serves")
         if self.recentre_every is not None:
             require_count("recentre_every", self.recentre_every)
             if self.centre is not None:
@@ -139,6 +145,10 @@ class SCIRCV(SimplexSampler):
             or self.centre_batch <= 0
         ):
             raise ValueError(f"centre_batch must be a count or a fraction of the data; got {self.centre_batch!r}")
+
+    def centre_due(self, step: int) -> bool:
+        """Whether a larger batch must be counted for a new centre before this step."""
+        return self.centre_from == "batch" and self.recentre_every is not None and step % self.recentre_every == 0
 
     def recentre(self, weights: Weights, counts: Any, fraction: float) -> None:
         """Take prior + ``counts`` (rows x categories) as the centre, for minibatches of this ``fraction`` of the data.
@@ -203,6 +213,8 @@ class SCIRCV(SimplexSampler):
     def step(self, weights: Weights, counts: Counts) -> None:
         """One exact transition; components without a control variate that ``counts`` does not name wait."""
         counts.require_fit(weights)
+        if self.centre_from == "seen":
+            self._follow(weights, counts)
         if weights.centre is None:
             raise ValueError("SCIRCV needs its centre first: call recentre(weights, counts, fraction)")
         h = step_size_at(self.step_size, weights.steps)
@@ -223,6 +235,17 @@ class SCIRCV(SimplexSampler):
                 "choose='rule', or minibatches stratified by category"
             )
         weights.advance(columns, a_hat, pull, scale, h)
+
+    def _follow(self, weights: Weights, counts: Counts) -> None:
+        """Renew the centre when it is due, from the minibatches before this one; then count this one in."""
+        every = self.recentre_every
+        assert every is not None
+        if weights.running is None:
+            weights.running = RunningCounts(np.zeros_like(weights.theta))
+            weights.running.add(counts.columns, counts.values.T, 1.0)  # the first has none before it
+        if weights.steps % every == 0:
+            self.recentre(weights, weights.running.read().T, counts.fraction)
+        weights.running.add(counts.columns, counts.values.T, 1 / every)
 
     def recorded(self, weights: Weights) -> np.ndarray:
         """The points of the simplex, their known bias removed if that is wanted."""

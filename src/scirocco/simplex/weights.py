@@ -24,6 +24,7 @@ from scirocco.checks import positive_array, real_array, require_count, require_s
 from scirocco.compiled import BLOCK, over_blocks
 from scirocco.diffusions.cir import transition_kernel
 from scirocco.random import make_key
+from scirocco.simplex.counts import RunningCounts
 
 
 class Weights:
@@ -62,6 +63,8 @@ class Weights:
         self.clock, self.time, self.behind = np.zeros(categories), 0.0, False  # the clock counts while some are behind
         self.set_centre(None)
         self.shift: np.ndarray | None = None  # factors that take known biases off what is recorded
+        self.running: RunningCounts | None = None  # the average of the estimates seen, where a sampler wants it
+        self.inner: tuple[np.ndarray, ...] = ()  # what else a sampler needs: natural parameters, momenta
         if initial is None:
             self.theta = np.zeros((categories, rows))
             self.transition(self.theta, self.prior, 0.0, 1.0)
@@ -176,6 +179,8 @@ class Weights:
             "theta": self.theta, "clock": self.clock, "deviation": self._deviation,
             "counters": np.array([self.calls, self.steps, self.behind]), "time": np.array(self.time),
         }  # fmt: skip
+        arrays |= {f"inner{i}": array for i, array in enumerate(self.inner)}
+        arrays |= self.running.pack() if self.running is not None else {}
         return arrays | {n: a for n, a in (("centre", self.centre), ("shift", self.shift)) if a is not None}
 
     def unpack(self, arrays: dict[str, np.ndarray]) -> None:
@@ -187,6 +192,8 @@ class Weights:
         self.behind = bool(arrays["counters"][2])
         self.time, self.shift = float(arrays["time"]), arrays.get("shift")
         self.set_centre(arrays.get("centre"))
+        self.running = RunningCounts.unpack(arrays) if "running" in arrays else None
+        self.inner = tuple(arrays[f"inner{i}"].copy() for i in range(sum(name.startswith("inner") for name in arrays)))
 
     @staticmethod
     def _taken(array: np.ndarray, columns: np.ndarray | None) -> np.ndarray:

@@ -12,6 +12,7 @@ import json
 import os
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,22 +27,29 @@ from scirocco.corpora.documents import Documents
 from scirocco.corpora.store import Corpus
 from scirocco.models.lda import evaluation
 from scirocco.models.lda.alignment import align
+from scirocco.models.lda.estimates import ESTIMATES, Controlled, Remembered
 from scirocco.models.lda.memory import CollapsedGibbs, KeptGibbs
+from scirocco.models.lda.minibatches import BlockMinibatches, Minibatches
 from scirocco.models.lda.recording import Recorder
-from scirocco.models.lda.stream import StreamChain
+from scirocco.models.lda.stream import StreamChain, StreamFit
+from scirocco.models.lda.warm_up import WarmUp
 from scirocco.run.progress import Progress
 from scirocco.run.runner import Interrupt
+from scirocco.samplers import SGHMC, SGLD, SGNHT
+from scirocco.samplers.base import Sampler
 from scirocco.schedules import Decreasing
-from scirocco.simplex import SCIR, SCIRCV, SGRLD, SimplexSampler
+from scirocco.simplex import SCIR, SCIRCV, SGRLD, Natural, SimplexSampler
 
-SAMPLERS = ("auto", "gibbs", "collapsed", "scir", "scir_cv", "sgrld")
+IN_MEMORY = ("gibbs", "collapsed")
+NATURAL = ("sgld", "sgld_cv", "sghmc", "sgnht")
+SAMPLERS = ("auto", *IN_MEMORY, "scir", "scir_cv", "sgrld", *NATURAL)
 FORMAT = 1
 MEMORY_SHARE = 0.5  # of the free memory that "auto" lets kept assignments take
 WARM_TOKENS = 5e7  # after which the search for good topics has little left to find
 STREAM_BATCH = 500  # documents
 TRANSFORM_DRAWS = 5  # draws of the topics that document weights are averaged over
 PROGRESS = 1000  # units of the bar
-RECORD_STEPS = 10  # of a stream, from record to record: each brings all words up to date
+NOISY = 1.5  # sds inflated by more than this are worth a warning
 
 
 WordInterval = tuple[Any, float, float, float]
@@ -56,15 +64,17 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     alpha : parameter of the documents' Dirichlet prior, a number or one for each topic.
     beta : parameter of the topics' Dirichlet prior, a number or one for each word.
     sampler : "gibbs" keeps every token's topic in memory and is exact from minibatches; "collapsed" is the collapsed
-        Gibbs sampler; "scir", "scir_cv" and "sgrld", or a sampler such as ``SCIR(step_size)``, see documents once and
-        forget them. "auto" takes "gibbs" if memory allows, else "scir".
+        Gibbs sampler. The others see documents and forget them: "scir", "scir_cv" and "sgrld", or a sampler such as
+        ``SCIR(step_size)``; on natural parameters "sgld", "sgld_cv", "sghmc" and "sgnht", or one such as
+        ``SGLD(step_size)``. "auto" takes "gibbs" if memory allows, else "scir".
+    estimator : how a sampler on natural parameters estimates counts: "plain", "control_variate" or "saga".
     batch_size : documents of a minibatch; chosen by the sampler if None.
     max_iter : passes over the documents.
     max_seconds : time budget of ``fit``, which then stops with what it has; None for none.
     n_chains : independent chains, aligned to each other.
     n_draws : draws of the topics to keep from each chain.
     sweeps, burn_in : Gibbs sweeps on each document of a stream, and how many of them are not counted.
-    warm_passes : passes of the search for good topics that Gibbs samplers start from; None lets the size decide.
+    warm_passes : passes of the search for good topics that ``fit`` starts with; None lets the size decide.
     learn_alpha, learn_beta : learn the priors too, alpha for each topic by itself (samplers in memory only).
     total_documents : documents that the whole stream has, for ``partial_fit``; those seen so far if None.
     n_jobs : threads; -1 or None for all cores. The result does not depend on it.
@@ -75,6 +85,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     ----------
     components_ : posterior mean of the topics, (topic, word); rows sum to 1.
     posterior_ : draws of the topics, (chain, draw, topic, word).
+    inflation_ : of stream samplers whose law is known, the predicted sd of each word in each topic over that of the
+        posterior, (topic, word): what the noise of minibatches adds. None for the others; exact ones have 1.
     n_iter_ : passes that were made.
     seconds_ : time that ``fit`` took.
 
@@ -87,8 +99,9 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
     def __init__(
         self, n_topics: int = 50, *, alpha: Any = 0.1, beta: Any = 0.05, sampler: Any = "auto",
-        batch_size: int | None = None, max_iter: int = 100, max_seconds: float | None = None, n_chains: int = 1,
-        n_draws: int = 10, sweeps: int = 20, burn_in: int = 5, warm_passes: float | None = None,
+        estimator: str = "plain", batch_size: int | None = None, max_iter: int = 100,
+        max_seconds: float | None = None, n_chains: int = 1, n_draws: int = 10, sweeps: int = 20, burn_in: int = 5,
+        warm_passes: float | None = None,
         learn_alpha: bool = False, learn_beta: bool = False, total_documents: int | None = None,
         n_jobs: int | None = None, random_state: Any = None, verbose: bool = False,
     ) -> None:  # fmt: skip
@@ -96,6 +109,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self.alpha = alpha
         self.beta = beta
         self.sampler = sampler
+        self.estimator = estimator
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.max_seconds = max_seconds
@@ -128,7 +142,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         if not documents.tokens:
             raise ValueError("the corpus has no words: every count is 0")
         seed = self._seed()
-        recorders, priors, passes = [], [], 0.0
+        recorders, priors, inflated, passes = [], [], [], 0.0
         with Interrupt() as interrupt, Progress(PROGRESS, 0, self.verbose) as bar:
             for number in range(self.n_chains):
                 deadline = self._deadline(began, number)
@@ -151,9 +165,10 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
                 if not recorder.draws:  # stopped before the first draw
                     recorder.add(chain.mean(), chain.draw())
                 recorders.append(recorder)
-                priors.append((chain.alpha, chain.beta) if hasattr(chain, "beta") else (alpha, beta))
+                priors.append((chain.alpha, chain.beta))
+                inflated.append(chain.inflation())
                 passes = max(passes, chain.passes)
-        self._keep(recorders, documents, priors)
+        self._keep(recorders, documents, priors, inflated)
         self.n_iter_, self.seconds_ = passes, time.perf_counter() - began
         self._stream: StreamChain | None = None
         return self
@@ -164,6 +179,11 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         fresh = not hasattr(self, "components_") or getattr(self, "_stream", None) is None
         documents = self._documents(X, reset=fresh)
         alpha, beta = self._settings(documents.vocabulary)
+        if self.estimator != "plain" or (isinstance(self.sampler, str) and self.sampler in NATURAL):
+            raise ValueError(
+                "partial_fit neither searches for a start nor reads anything twice: give a sampler with its step size, "
+                "such as sc.SGLD(1e-5), and estimator='plain'"
+            )
         if fresh:
             self._stream = self._stream_chain(documents.vocabulary, alpha, beta, self._seed(), 0)
             self._recorder, self._seen, self._words = Recorder(self.n_draws), 0, np.zeros(documents.vocabulary)
@@ -172,9 +192,9 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self._words += documents.word_counts()
         total = max(self._seen, self.total_documents or 0)
         if documents.tokens:
-            every = getattr(self._stream.sampler, "recentre_every", None)
-            renewed = every is not None and self._stream.steps % every == 0  # from what is there: a stream has no more
-            self._stream.step(documents, total, documents if renewed else None)
+            sampler = self._stream.sampler
+            renewed = isinstance(sampler, SCIRCV) and sampler.centre_due(self._stream.steps)
+            self._stream.step(documents, total, larger=documents if renewed else None)  # a stream has no more
         self._recorder.add(self._stream.mean(), self._stream.draw() if self._recorder.due else None)
         if not self._recorder.draws:
             return self
@@ -182,6 +202,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self.posterior_ = self._recorder.posterior()[None]
         self.components_ = self._recorder.mean()
         self.word_counts_ = self._words.copy()
+        self.inflation_ = None  # one minibatch does not tell
         self.n_iter_ = self._seen / total
         self._n_features_out = self.n_topics
         return self
@@ -193,8 +214,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         require_count("n_topics", self.n_topics)
         self.n_features_in_ = X.vocabulary
         self.feature_names_in_ = np.array(X.words, dtype=object)
-        kept = self.sampler in ("gibbs", "collapsed") or (self.sampler == "auto" and _fits(X, self.n_topics))
-        return X.load() if kept else X
+        kept = self.sampler in IN_MEMORY or self.estimator == "saga"
+        return X.load() if kept or (self.sampler == "auto" and _fits(X, self.n_topics)) else X
 
     def _documents(self, X: Any, *, reset: bool) -> Documents:
         checked = validate_data(
@@ -217,8 +238,18 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             positive_array("max_seconds", self.max_seconds)
         if isinstance(self.sampler, str):
             require_choice("sampler", self.sampler, SAMPLERS)
-        elif not isinstance(self.sampler, SimplexSampler):
-            raise TypeError(f"sampler must be one of {', '.join(SAMPLERS)} or a simplex sampler; got {self.sampler!r}")
+        elif not isinstance(self.sampler, SimplexSampler | Sampler):
+            raise TypeError(
+                f"sampler must be one of {', '.join(SAMPLERS)}, a simplex sampler or a gradient sampler; got "
+                f"{self.sampler!r}"
+            )
+        require_choice("estimator", self.estimator, ESTIMATES)
+        on_natural = self.sampler in NATURAL if isinstance(self.sampler, str) else not _on_simplex(self.sampler)
+        if self.estimator != "plain" and not on_natural:
+            raise ValueError(
+                f"estimator={self.estimator!r} needs a sampler on natural parameters, such as 'sgld': its counts "
+                f"can be negative. Got sampler={self.sampler!r}"
+            )
         if self.warm_passes is not None and not self.warm_passes >= 0:
             raise ValueError(f"warm_passes must not be negative; got {self.warm_passes!r}")
         alpha, beta = positive_array("alpha", self.alpha), positive_array("beta", self.beta)
@@ -241,29 +272,44 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
     def _chain(self, documents: Any, alpha: np.ndarray, beta: np.ndarray, seed: int, number: int) -> Any:
         kind = self.sampler
-        if kind == "auto":
+        if isinstance(kind, str) and kind == "auto":
             kind = "gibbs" if _fits(documents, self.n_topics) else "scir"
-        if kind in ("gibbs", "collapsed"):
+        wanted = np.clip(WARM_TOKENS / documents.tokens, 1, 5) if self.warm_passes is None else self.warm_passes
+        warm_passes = min(float(wanted), self.max_iter / 2)
+        if isinstance(kind, str) and kind in IN_MEMORY:
             make = KeptGibbs if kind == "gibbs" else CollapsedGibbs
-            warm = np.clip(WARM_TOKENS / documents.tokens, 1, 5) if self.warm_passes is None else self.warm_passes
             return make(
-                documents, alpha, beta, seed=seed, chain=number, warm_passes=min(float(warm), self.max_iter / 2),
-                batch_size=self.batch_size, threads=self._threads,
+                documents, alpha, beta, seed=seed, chain=number, warm_passes=warm_passes, batch_size=self.batch_size,
+                threads=self._threads,
                 learn=("alpha",) * bool(self.learn_alpha) + ("beta",) * bool(self.learn_beta),
             )  # fmt: skip
         if self.learn_alpha or self.learn_beta:
             raise ValueError("learn_alpha and learn_beta need kept assignments: take sampler='gibbs' or 'collapsed'")
+        estimator = "control_variate" if isinstance(kind, str) and kind == "sgld_cv" else self.estimator
         stream = self._stream_chain(documents.vocabulary, alpha, beta, seed, number)
-        epochs = BlockEpochs if isinstance(documents, Corpus) else Epochs
-        return epochs(stream, documents, self.batch_size or STREAM_BATCH, seed=seed, chain=number)
+        if estimator != "plain":
+            stream.estimate = Remembered(documents) if estimator == "saga" else Controlled()
+        minibatches = (BlockMinibatches if isinstance(documents, Corpus) else Minibatches)(
+            documents, self.batch_size or STREAM_BATCH, seed=seed, chain=number,
+            independent=estimator == "saga" or getattr(stream.sampler, "independent_draws", False),
+        )  # fmt: skip
+        warm = WarmUp(
+            documents.tokens, documents.size, alpha, beta, seed=seed, chain=number, passes=warm_passes,
+            threads=self._threads,
+        )  # fmt: skip
+        choose = partial(_natural_sampler, kind) if isinstance(kind, str) and kind in NATURAL else None
+        return StreamFit(stream, minibatches, warm, beta, choose)
 
     def _stream_chain(self, words: int, alpha: np.ndarray, beta: np.ndarray, seed: int, number: int) -> StreamChain:
         return StreamChain(
-            _simplex_sampler(self.sampler), words, alpha, beta, seed=seed, chain=number, sweeps=self.sweeps,
+            _stream_sampler(self.sampler), words, alpha, beta, seed=seed, chain=number, sweeps=self.sweeps,
             burn_in=self.burn_in, threads=self._threads,
         )  # fmt: skip
 
-    def _keep(self, recorders: list[Recorder], documents: Any, priors: list[tuple[np.ndarray, np.ndarray]]) -> None:
+    def _keep(
+        self, recorders: list[Recorder], documents: Any, priors: list[tuple[np.ndarray, np.ndarray]],
+        inflated: list[np.ndarray | None],
+    ) -> None:  # fmt: skip
         """Align the chains to the first and join what they recorded."""
         means = [recorder.mean() for recorder in recorders]
         orders = [align(means[0], mean) if k else np.arange(self.n_topics) for k, mean in enumerate(means)]
@@ -276,6 +322,16 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self.alpha_ = np.asarray(np.mean(alphas, axis=0, dtype=np.float64))
         self.beta_ = np.mean([beta for _, beta in priors], axis=0)
         self.word_counts_ = documents.word_counts()
+        known = [ratio[order] for ratio, order in zip(inflated, orders, strict=True) if ratio is not None]
+        self.inflation_ = np.mean(known, axis=0) if len(known) == len(orders) else None
+        if self.inflation_ is not None:
+            typical = float((self.components_ * self.inflation_).sum(axis=1).mean())
+            if typical > NOISY:
+                warnings.warn(
+                    f"the noise of minibatches makes the sds of words {typical:.1f} times too large (inflation_): take "
+                    "means, not intervals, from this fit, or a smaller step size, a larger batch_size, sampler='gibbs'",
+                    stacklevel=3,
+                )
         self._n_features_out = self.n_topics
 
     # Using.
@@ -399,76 +455,35 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         return model
 
 
-class Epochs:
-    """A stream chain on a corpus in memory: minibatches in an order that is new each pass."""
-
-    sampling = True
-
-    block: Documents
-
-    def __init__(self, stream: StreamChain, documents: Any, batch_size: int, *, seed: int, chain: int) -> None:
-        self.stream, self.documents, self.seed, self.chain = stream, documents, seed, chain
-        self.batch_size = min(batch_size, documents.size)
-        self.passes, self.position, self.epoch = 0.0, 0, -1
-        self.record_every = RECORD_STEPS * self.batch_size / documents.size
-        self.draw, self.mean = stream.draw, stream.mean
-
-    def step(self) -> None:
-        """The next minibatch."""
-        if self.epoch < 0 or self.position + self.batch_size > self.documents.size:
-            self.epoch, self.position = self.epoch + 1, 0
-            rng = np.random.default_rng(np.random.SeedSequence([self.seed, self.chain, 5, self.epoch]))
-            self.order = rng.permutation(self.documents.size)
-        batch = self.documents.take(self.order[self.position : self.position + self.batch_size])
-        self.position += self.batch_size
-        self.passes += self.batch_size / self.documents.size
-        if batch.tokens:
-            self.stream.step(batch, self.documents.size, self._larger())
-
-    def _larger(self) -> Documents | None:
-        sampler = self.stream.sampler
-        if not isinstance(sampler, SCIRCV) or self.stream.steps % (sampler.recentre_every or 1_000_000_000):
-            return None
-        rng = np.random.default_rng(np.random.SeedSequence([self.seed, self.chain, 6, self.stream.steps]))
-        size = min(int(sampler.centre_batch), self.documents.size)
-        return self.documents.take(rng.choice(self.documents.size, size, replace=False))
+def _on_simplex(sampler: Any) -> bool:
+    return isinstance(sampler, SimplexSampler) and not isinstance(sampler, Natural)
 
 
-class BlockEpochs(Epochs):
-    """The same on a corpus on disk: blocks in an order that is new each pass, documents shuffled within a block."""
-
-    def step(self) -> None:
-        """The next minibatch; the next block is read when this one is used up."""
-        corpus = self.documents
-        if self.epoch < 0 or self.position >= self.block.size:
-            self.epoch += 1
-            pass_number, k = divmod(self.epoch, corpus.blocks)
-            rng = np.random.default_rng(np.random.SeedSequence([self.seed, self.chain, 5, pass_number]))
-            number = int(rng.permutation(corpus.blocks)[k])
-            rng = np.random.default_rng(np.random.SeedSequence([self.seed, self.chain, 7, self.epoch]))
-            self.block, self.position = corpus.block(number), 0
-            self.order = rng.permutation(self.block.size)
-        batch = self.block.take(self.order[self.position : self.position + self.batch_size])
-        self.position += self.batch_size
-        self.passes += batch.size / corpus.size
-        if batch.tokens:
-            self.stream.step(batch, corpus.size, self._larger())
-
-    def _larger(self) -> Documents | None:
-        sampler = self.stream.sampler
-        if not isinstance(sampler, SCIRCV) or self.stream.steps % (sampler.recentre_every or 1_000_000_000):
-            return None
-        rng = np.random.default_rng(np.random.SeedSequence([self.seed, self.chain, 6, self.stream.steps]))
-        return self.block.take(rng.permutation(self.block.size)[: int(sampler.centre_batch)])
-
-
-def _simplex_sampler(sampler: Any) -> SimplexSampler:
+def _stream_sampler(sampler: Any) -> SimplexSampler:
+    """The sampler that the user gave or named."""
     if isinstance(sampler, SimplexSampler):
         return sampler
+    if isinstance(sampler, Sampler):
+        return Natural(sampler)
+    if sampler in NATURAL:
+        return _natural_sampler(sampler, np.array([1.0]), 1.0)  # until there is a start to choose a step size at
     schedule = Decreasing(0.5, tau=10.0, kappa=0.6)
     if sampler == "scir_cv":
         return SCIRCV(schedule, recentre_every=20, centre_batch=1000)
     return SGRLD(Decreasing(0.005, tau=1000.0, kappa=0.6)) if sampler == "sgrld" else SCIR(schedule)
+
+
+def _natural_sampler(name: str, parameter: np.ndarray, fraction: float) -> Natural:
+    """A gradient sampler with a step size for these topics, words x topics.
+
+    The curvature of a natural parameter is its count a, the variance of its gradient about a D/n. SGLD is stable for
+    h < 2/a, and minibatches add h a D/2n to each variance: both are moderate at h = 1 / (a (1 + D/n)), a the largest.
+    """
+    eta = 1 / (float(parameter.max()) * (1 + 1 / fraction))
+    if name in ("sgld", "sgld_cv"):
+        return Natural(SGLD(eta))
+    h = float(np.sqrt(eta))  # of momenta; a tenth of them is lost in a step
+    return Natural(SGHMC(h, friction=0.1 / h) if name == "sghmc" else SGNHT(h, diffusion=0.1 / h))
 
 
 def _fits(documents: Documents | Corpus, topics: int) -> bool:

@@ -20,14 +20,14 @@ import numpy as np
 from scirocco.compiled import over_blocks
 from scirocco.corpora.documents import Documents
 from scirocco.models.lda import local
+from scirocco.models.lda.minibatches import Minibatches
 from scirocco.models.lda.priors import learnt_alpha, learnt_beta
+from scirocco.models.lda.warm_up import WARM_BATCH, WarmUp
 from scirocco.random import make_key
 from scirocco.simplex.exact import draw_gammas
 
 BATCHES = 20  # minibatches in a sweep, unless topics are costly to draw beside so few tokens
-WARM_BATCH = 500  # documents of a minibatch while good topics are looked for
-WARM_ROUNDS, ASSIGN_ROUNDS = 5, 3  # of the fixed point of a document's weights
-WARM_PIECES = 8  # of a minibatch, shared out to threads
+ASSIGN_ROUNDS = 3  # of the fixed point of a document's weights
 
 
 class KeptGibbs:
@@ -44,7 +44,10 @@ class KeptGibbs:
         self.topics = alpha.size
         self.key = make_key(seed, chain, 0)
         self.calls = 0
-        self.warm = WarmUp(documents, alpha, beta, seed=seed, chain=chain, passes=warm_passes, threads=threads)
+        self.warm = WarmUp(
+            documents.tokens, documents.size, alpha, beta, seed=seed, chain=chain, passes=warm_passes, threads=threads
+        )
+        self.minibatches = Minibatches(documents, WARM_BATCH, seed=seed, chain=chain)
         small = np.uint8 if self.topics <= 2**8 else np.uint16 if self.topics <= 2**16 else np.uint32
         self.token_starts = np.concatenate([[0], np.cumsum(documents.lengths)])
         self.words, self.z = np.empty(documents.tokens, np.int32), np.empty(documents.tokens, small)
@@ -78,7 +81,7 @@ class KeptGibbs:
     def step(self) -> None:
         """A minibatch: of the warm-up, the first assignment of everything, or a Gibbs step."""
         if not self.warm.done:
-            self.warm.step()
+            self.warm.step(self.minibatches.next()[0])
             self.passes = self.warm.passes
         elif not self.assigned:
             self._assign()
@@ -162,6 +165,10 @@ class KeptGibbs:
         theta = draw_gammas(self.key, self._call(), self.counts + self.beta[:, None], self.threads)
         return np.ascontiguousarray((theta / theta.sum(axis=0)).T, dtype=np.float32)
 
+    def inflation(self) -> np.ndarray | None:
+        """Exact: minibatches add no noise."""
+        return np.ones((self.topics, self.documents.vocabulary))
+
     def mean(self) -> np.ndarray:
         """The expectation of ``draw``: less noise in averages."""
         if not self.assigned:
@@ -182,68 +189,3 @@ class CollapsedGibbs(KeptGibbs):
         low, high = self.token_starts[begin], self.token_starts[end]
         self.position = (self.position + 1) % (len(self.borders) - 1)
         self.passes += (high - low) / max(1, self.documents.tokens)
-
-
-class WarmUp:
-    """Good topics quickly: stochastic expectation maximisation over minibatches, with expected assignments.
-
-    A step costs what its minibatch does, whatever the vocabulary: the decay of the other words' counts is kept in one
-    number.
-    """
-
-    def __init__(
-        self, documents: Documents, alpha: np.ndarray, beta: np.ndarray, *, seed: int, chain: int, passes: float,
-        threads: int | None,
-    ) -> None:  # fmt: skip
-        self.documents, self.threads, self.wanted = documents, threads, passes
-        self.alpha, self.beta = alpha.astype(np.float32), beta
-        rng = np.random.default_rng(np.random.SeedSequence([seed, chain, 1]))
-        self.order = rng.permutation(documents.size)
-        shape = (documents.vocabulary, alpha.size)
-        level = documents.tokens / max(1, documents.vocabulary * alpha.size)
-        self._counts = (rng.gamma(100.0, 0.01, shape) * level).astype(np.float32)  # times decay: the counts
-        self._totals, self._decay = self._counts.sum(axis=0, dtype=np.float64), 1.0
-        self._lookup = np.full(documents.vocabulary, -1)
-        self.steps, self.passes, self.position = 0, 0.0, 0
-        self.batch = min(documents.size, WARM_BATCH)
-
-    @property
-    def done(self) -> bool:
-        """Whether the passes that were wanted are made."""
-        return self.passes >= self.wanted
-
-    def phi(self, columns: np.ndarray | slice = slice(None)) -> np.ndarray:
-        """The topics of some words, words x topics."""
-        parameter = self._counts[columns] * np.float32(self._decay) + self.beta[columns, None].astype(np.float32)
-        return np.asarray(parameter / (self._totals * self._decay + self.beta.sum()), np.float32)
-
-    def step(self) -> None:
-        """One minibatch: the counts move towards those that it suggests."""
-        if self.position >= self.documents.size:
-            self.position = 0
-        batch = self.documents.take(self.order[self.position : self.position + self.batch])
-        self.position += self.batch
-        columns, places = local.touched(batch.words, self._lookup)
-        phi, empty = self.phi(columns), np.empty((0, 0), np.float32)
-        # Always the same pieces, so that the sums do not depend on the number of threads.
-        borders = np.linspace(0, batch.size, WARM_PIECES + 1).astype(int)
-        tables = np.zeros((WARM_PIECES, len(columns), self.alpha.size), np.float32)
-
-        def work(first: int, last: int) -> None:
-            for piece in range(first, last):
-                local.expected_counts(
-                    borders[piece], borders[piece + 1], batch.starts, places, batch.numbers, phi, self.alpha,
-                    WARM_ROUNDS, tables[piece], empty,
-                )  # fmt: skip
-
-        over_blocks(work, WARM_PIECES, self.threads)
-        rate = (10.0 + self.steps) ** -0.7
-        self._decay *= 1 - rate
-        added = tables.sum(axis=0) * np.float32(rate * self.documents.size / max(1, batch.size) / self._decay)
-        self._counts[columns] += added
-        self._totals += added.sum(axis=0, dtype=np.float64)
-        if self._decay < 1e-12:  # before single precision runs out
-            self._counts *= np.float32(self._decay)
-            self._totals, self._decay = self._totals * self._decay, 1.0
-        self.steps += 1
-        self.passes += batch.size / max(1, self.documents.size)

@@ -2,23 +2,33 @@
 
     counts_kw = (D/n) sum_{d in minibatch} E[n_dkw | topics],    estimated by Gibbs sweeps on each document
 
-    theta moves by SCIR, SCIRCV or SGRLD given prior beta + counts;    topics phi_k = theta_k / sum_w theta_kw
+    theta moves by a simplex sampler given prior beta + counts;    topics phi_k = theta_k / sum_w theta_kw
 
-Baker et al. (2018, 4.1) and Barile and Nemeth (section 3). The local step uses the normalised topics; words that no
-document of the minibatch has wait, so a step costs what its minibatch does, whatever the vocabulary.
+Baker et al. (2018, 4.1) and Barile and Nemeth (section 3) with SCIR, SCIRCV and SGRLD; Baker et al. (2019) and Ding et
+al. (2014) with gradient samplers on natural parameters. The local step uses the normalised topics. With SCIR and SCIRCV
+words that no document of the minibatch has wait, so a step costs what its minibatch does, whatever the vocabulary.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from scirocco.compiled import over_blocks
 from scirocco.corpora.documents import Documents
 from scirocco.models.lda import local
+from scirocco.models.lda.estimates import Controlled, Plain, Remembered
+from scirocco.models.lda.minibatches import Minibatches
+from scirocco.models.lda.warm_up import WarmUp
 from scirocco.random import make_key
-from scirocco.simplex import SCIRCV, Counts, SimplexSampler, Weights
+from scirocco.simplex import SCIR, SCIRCV, Natural, SimplexSampler, Weights
+from scirocco.simplex.base import step_size_at
 
 PIECES = 16  # of a minibatch, shared out to threads; each counts for itself
+RECORD_STEPS = 10  # from record to record: each brings all words up to date
+PROBED = 1000  # documents that the noise of minibatches is measured on
 
 
 class StreamChain:
@@ -26,12 +36,13 @@ class StreamChain:
 
     def __init__(
         self, sampler: SimplexSampler, vocabulary: int, alpha: np.ndarray, beta: np.ndarray, *, seed: int, chain: int,
-        sweeps: int, burn_in: int, threads: int | None,
+        sweeps: int, burn_in: int, threads: int | None, estimate: Plain | None = None,
     ) -> None:  # fmt: skip
         self.sampler, self.alpha, self.threads = sampler, alpha.astype(np.float32), threads
-        self.sweeps, self.burn_in = sweeps, burn_in
+        self.sweeps, self.burn_in, self.counted = sweeps, burn_in, sweeps - burn_in
+        self.estimate = Plain() if estimate is None else estimate
         # Every topic starts near the mean of the prior, a little different from the others.
-        self.key, self._centre_key = make_key(seed, chain, 2), make_key(seed, chain, 8)
+        self.key, self._centre_key, self._survey_key = (make_key(seed, chain, purpose) for purpose in (2, 8, 9))
         start = np.random.default_rng(np.random.SeedSequence([seed, chain, 3])).gamma(
             100.0, 0.01, (alpha.size, vocabulary)
         )
@@ -40,18 +51,30 @@ class StreamChain:
         )
         sampler.start(self.weights)
         self._lookup = np.full(vocabulary, -1)
-        self.steps = 0
+        self.steps, self._surveyed = 0, 0
 
-    def step(self, batch: Documents, total: int, larger: Documents | None = None) -> None:
-        """One minibatch out of ``total`` documents; ``larger`` is the batch that a new centre is estimated from."""
-        if isinstance(self.sampler, SCIRCV) and (larger is not None or self.weights.centre is None):
-            seen = larger if larger is not None else batch
-            columns, values = self._counts(self._centre_key, seen, total)
-            full = np.zeros((self.alpha.size, self._lookup.size))
-            full[:, columns] = values
-            self.sampler.recentre(self.weights, full, min(1.0, batch.size / total))
-        columns, values = self._counts(self.key, batch, total)
-        self.sampler.step(self.weights, Counts(values, columns, min(1.0, batch.size / total)))
+    def begin_at(self, parameter: np.ndarray) -> None:
+        """Start from other topics, by their Dirichlet parameter, words x topics."""
+        self.weights.replace(parameter)
+        self.sampler.start(self.weights)
+
+    def step(
+        self, batch: Documents, total: int, *, larger: Documents | None = None, which: np.ndarray | None = None
+    ) -> None:  # fmt: skip
+        """One minibatch out of ``total`` documents.
+
+        ``larger`` is the batch that a new centre is estimated from, ``which`` the places of the documents in the
+        corpus.
+        """
+        if isinstance(self.sampler, SCIRCV) and self.sampler.centre_from == "batch":
+            if larger is None and self.weights.centre is None:
+                larger = batch
+            if larger is not None:
+                columns, table = self._swept(self._centre_key, self.steps, larger, None)
+                full = np.zeros((self._lookup.size, self.alpha.size))
+                full[columns] = table * (total / larger.size / self.counted)
+                self.sampler.recentre(self.weights, full.T, min(1.0, batch.size / total))
+        self.sampler.step(self.weights, self.estimate.counts(self, batch, total, which))
         self.steps += 1
         if not np.all(np.isfinite(self.weights.totals)):
             raise FloatingPointError(
@@ -59,14 +82,47 @@ class StreamChain:
                 "whose weights cannot diverge"
             )
 
-    def _counts(self, key: np.ndarray, batch: Documents, total: int) -> tuple[np.ndarray, np.ndarray]:
-        """Words of the batch and the estimated counts of the whole corpus, topics x words."""
+    # The local step.
+
+    def swept(
+        self, batch: Documents, topics: np.ndarray | None = None, *, survey: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Words of a batch, and how often each had each topic in all counted sweeps, words x topics.
+
+        ``topics`` are those to count at, words x topics, by default the present ones. The same random numbers are used
+        for all topics at one step; a ``survey`` has its own.
+        """
+        return self._swept(*self._stream(survey), batch, topics)
+
+    def swept_entries(
+        self, batch: Documents, topics: np.ndarray | None = None, *, survey: bool = False
+    ) -> np.ndarray:  # fmt: skip
+        """The same for each entry of the batch by itself, entries x topics."""
         columns, places = local.touched(batch.words, self._lookup)
-        phi = np.ascontiguousarray(self.weights.read(columns).T, dtype=np.float32)
+        phi = self._topics(columns, topics)[places]  # one row for each entry, so that each has its own count
+        key, step = self._stream(survey)
+        entries = np.arange(batch.words.size)
+        return fresh_assignments(
+            key, step, batch, entries, phi, self.alpha, self.sweeps, self.burn_in, apart=True, threads=self.threads
+        )[0]
+
+    def _stream(self, survey: bool) -> tuple[np.ndarray, int]:
+        self._surveyed += survey
+        return (self._survey_key, self._surveyed) if survey else (self.key, self.steps)
+
+    def _topics(self, columns: np.ndarray, topics: np.ndarray | None) -> np.ndarray:
+        found = self.weights.read(columns).T if topics is None else topics[columns]
+        return np.ascontiguousarray(found, dtype=np.float32)
+
+    def _swept(self, key: np.ndarray, step: int, batch: Documents, topics: Any) -> tuple[np.ndarray, np.ndarray]:
+        columns, places = local.touched(batch.words, self._lookup)
         table, _ = fresh_assignments(
-            key, self.steps, batch, places, phi, self.alpha, self.sweeps, self.burn_in, threads=self.threads
-        )
-        return columns, table.T * (total / batch.size / (self.sweeps - self.burn_in))
+            key, step, batch, places, self._topics(columns, topics), self.alpha, self.sweeps, self.burn_in,
+            threads=self.threads,
+        )  # fmt: skip
+        return columns, table
+
+    # What it has found.
 
     def draw(self) -> np.ndarray:
         """The topics, topics x words."""
@@ -74,27 +130,119 @@ class StreamChain:
 
     mean = draw
 
+    def inflation(self, sample: Documents, batch_size: int, total: int) -> np.ndarray | None:
+        """The predicted sd of each weight over that of the posterior, topics x words; None if the law is not known.
+
+        ``sample`` are documents that the noise of minibatches is measured on. Words that it does not have are taken to
+        have none. For SCIR the variance is a + tanh(h/2) Var(a_hat): that the counts depend on the topics in their turn
+        slows the chain and widens the posterior, but by the same factor. The step size is that of a quarter of the
+        steps ago, in the middle of what is kept.
+        """
+        if isinstance(self.sampler, SCIRCV) or not isinstance(self.sampler, SCIR | Natural) or sample.size < 2:
+            return None
+        if type(self.estimate) is not Plain:
+            return None
+        counts = self.swept_entries(sample, survey=True) / self.counted
+        first, second = (np.zeros((self._lookup.size, self.alpha.size)) for _ in range(2))
+        np.add.at(first, sample.words, counts)
+        np.add.at(second, sample.words, counts**2)
+        spread = np.maximum(second - first**2 / sample.size, 0.0) / (sample.size - 1)
+        noise = spread * total**2 / batch_size * max(0.0, 1 - batch_size / total)
+        parameter = self.weights.prior + first * (total / sample.size)
+        if isinstance(self.sampler, Natural):
+            ratio = self.sampler.sd_ratio(self.weights, parameter, noise)
+            return None if ratio is None else ratio.T
+        h = step_size_at(self.sampler.step_size, 3 * self.steps // 4)
+        return np.asarray(np.sqrt(1 + np.tanh(h / 2) * noise / parameter).T)
+
+
+class StreamFit:
+    """A chain from a stream on a corpus that can be read again: a search for a start, a survey, then the chain."""
+
+    def __init__(
+        self, stream: StreamChain, minibatches: Minibatches, warm: WarmUp, beta: np.ndarray, choose: Any = None
+    ) -> None:  # fmt: skip
+        self.stream, self.minibatches, self.warm, self._choose = stream, minibatches, warm, choose
+        self.alpha, self.beta = stream.alpha, beta
+        self.size = minibatches.documents.size
+        self.passes, self.record_every = 0.0, RECORD_STEPS * minibatches.batch_size / self.size
+        self.sampling = False
+        self._survey: Iterator[None] | None = None
+        if warm.done:
+            self._begin()
+
+    def _begin(self) -> None:
+        """From the search to the survey, or to the chain itself."""
+        if self.warm.steps:
+            parameter = self.warm.parameter()
+            if self._choose is not None:  # a sampler whose step size depends on where it starts
+                self.stream.sampler = self._choose(parameter, self.minibatches.batch_size / self.size)
+            self.stream.begin_at(parameter)
+        estimate = self.stream.estimate
+        if isinstance(estimate, Controlled | Remembered):
+            self._survey = estimate.survey(self.stream, self._counted(self.minibatches.everything()))
+        else:
+            self.sampling = True
+
+    def _counted(self, parts: Iterator[Documents]) -> Iterator[Documents]:
+        for part in parts:
+            self.passes += part.size / self.size
+            yield part
+
+    def step(self) -> None:
+        """The next minibatch, or the next part of the survey."""
+        if self._survey is not None:
+            if next(self._survey, self) is self:  # nothing left
+                self._survey, self.sampling = None, True
+            return
+        batch, which = self.minibatches.next()
+        self.passes += batch.size / self.size
+        if not self.sampling:
+            self.warm.step(batch)
+            if self.warm.done:
+                self._begin()
+        elif batch.tokens:
+            sampler, larger = self.stream.sampler, None
+            if isinstance(sampler, SCIRCV) and sampler.centre_due(self.stream.steps):
+                larger = self.minibatches.larger(self.stream.steps, int(sampler.centre_batch))
+            self.stream.step(batch, self.size, larger=larger, which=which)
+
+    def draw(self) -> np.ndarray:
+        """The topics, topics x words."""
+        return self.stream.draw() if self.sampling else self.warm.phi().T
+
+    mean = draw
+
+    def inflation(self) -> np.ndarray | None:
+        """That of the chain, measured on documents at hand."""
+        if not self.sampling or not self.stream.steps:
+            return None
+        sample = self.minibatches.larger(self.stream.steps, PROBED)
+        return self.stream.inflation(sample, self.minibatches.batch_size, self.size)
+
 
 def fresh_assignments(
     key: np.ndarray, step: int, documents: Documents, places: np.ndarray, phi: np.ndarray, alpha: np.ndarray,
     sweeps: int, burn_in: int, *, seeds: np.ndarray | None = None, counted: bool = True, weighed: bool = False,
-    threads: int | None = None,
+    apart: bool = False, threads: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Summed over the sweeps after the burn-in: counts by word and topic, and by document and topic."""
+    """Summed over the sweeps after the burn-in: counts by place and topic, and by document and topic.
+
+    ``apart`` says that no two documents share a place, so that all threads may count in one table.
+    """
     masses = local.word_masses(phi, alpha)
     borders = np.linspace(0, documents.size, PIECES + 1).astype(int)
-    table = np.zeros((PIECES if counted else 0, *phi.shape), np.int32)
+    tables = np.zeros((PIECES if counted and not apart else 1, *(phi.shape if counted else (0, 0))), np.int32)
     weights = np.zeros((documents.size if weighed else 0, alpha.size), np.int32)
     seeds = np.arange(documents.size) if seeds is None else seeds
     limit = int(documents.lengths.max(initial=1))
-    none = np.empty((0, 0), np.int32)
 
     def work(first: int, last: int) -> None:
         for piece in range(first, last):
             local.sweep_fresh(
                 key, step, borders[piece], borders[piece + 1], seeds, documents.starts, places, documents.numbers, phi,
-                masses, alpha, sweeps, burn_in, table[piece] if counted else none, weights, limit,
+                masses, alpha, sweeps, burn_in, tables[piece % len(tables)], weights, limit,
             )  # fmt: skip
 
     over_blocks(work, PIECES, threads)
-    return table.sum(axis=0) if counted else none, weights
+    return tables.sum(axis=0) if len(tables) > 1 else tables[0], weights

@@ -1,0 +1,75 @@
+"""Minibatches of documents, from memory or from disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from scirocco.corpora.documents import Documents
+
+SURVEYED = 2000  # documents of a part when all are read once
+
+
+class Minibatches:
+    """Minibatches of a corpus in memory, in an order that is new each pass, or ``independent`` of each other."""
+
+    def __init__(
+        self, documents: Any, batch_size: int, *, seed: int, chain: int, independent: bool = False
+    ) -> None:  # fmt: skip
+        self.documents, self.path, self.independent = documents, (seed, chain), independent
+        self.batch_size = min(batch_size, documents.size)
+        self.position, self.epoch = 0, -1
+        self.order = np.empty(0, np.int64)
+
+    def next(self) -> tuple[Documents, np.ndarray | None]:
+        """The next minibatch, and which documents of the corpus it has (None if the corpus is on disk)."""
+        if self.position + self.batch_size > self.order.size:
+            self.epoch, self.position = self.epoch + 1, 0
+            self.order = self._shuffled(self.documents.size, 5, self.epoch)
+        chosen = self.order[self.position : self.position + self.batch_size]
+        self.position += self.batch_size
+        return self.documents.take(chosen), chosen
+
+    def larger(self, step: int, size: int) -> Documents:
+        """Another random part of the corpus."""
+        size = min(size, self.documents.size)
+        return self.documents.take(self._rng(6, step).choice(self.documents.size, size, replace=False))
+
+    def everything(self) -> Iterator[Documents]:
+        """All documents once, in parts."""
+        for first in range(0, self.documents.size, SURVEYED):
+            yield self.documents.take(slice(first, first + SURVEYED))
+
+    def _rng(self, *purpose: int) -> np.random.Generator:
+        return np.random.default_rng(np.random.SeedSequence([*self.path, *purpose]))
+
+    def _shuffled(self, size: int, *purpose: int) -> np.ndarray:
+        rng = self._rng(*purpose)
+        return rng.integers(size, size=size) if self.independent else rng.permutation(size)
+
+
+class BlockMinibatches(Minibatches):
+    """The same from a corpus on disk: blocks in an order that is new each pass, documents shuffled within a block."""
+
+    block: Documents
+
+    def next(self) -> tuple[Documents, np.ndarray | None]:
+        """The next minibatch; the next block is read when this one is used up."""
+        if self.position >= self.order.size:
+            self.epoch += 1
+            turn, place = divmod(self.epoch, self.documents.blocks)
+            self.block = self.documents.block(int(self._rng(5, turn).permutation(self.documents.blocks)[place]))
+            self.position, self.order = 0, self._shuffled(self.block.size, 7, self.epoch)
+        chosen = self.order[self.position : self.position + self.batch_size]
+        self.position += self.batch_size
+        return self.block.take(chosen), None
+
+    def larger(self, step: int, size: int) -> Documents:
+        """Another random part of the block in memory."""
+        return self.block.take(self._rng(6, step).permutation(self.block.size)[:size])
+
+    def everything(self) -> Iterator[Documents]:
+        """All blocks."""
+        return iter(self.documents)

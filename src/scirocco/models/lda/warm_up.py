@@ -1,0 +1,71 @@
+"""Good topics quickly: stochastic expectation maximisation over minibatches, with expected assignments.
+
+    counts <- (1 - rate) counts + rate (D/n) sum_{d in minibatch} E[n_d],    rate = (10 + step)^-0.7
+
+An initial value like any other: the samplers that start from it forget it. A step costs what its minibatch does,
+whatever the vocabulary.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from scirocco.compiled import over_blocks
+from scirocco.corpora.documents import Documents
+from scirocco.models.lda import local
+from scirocco.simplex.counts import RunningCounts
+
+WARM_BATCH = 500  # documents of a minibatch
+ROUNDS = 5  # of the fixed point of a document's weights
+PIECES = 8  # of a minibatch, shared out to threads
+
+
+class WarmUp:
+    """The search for good topics, until ``passes`` passes over ``size`` documents are made."""
+
+    def __init__(
+        self, tokens: int, size: int, alpha: np.ndarray, beta: np.ndarray, *, seed: int, chain: int, passes: float,
+        threads: int | None,
+    ) -> None:  # fmt: skip
+        self.size, self.threads, self.wanted = size, threads, passes
+        self.alpha, self.beta = alpha.astype(np.float32), beta
+        rng = np.random.default_rng(np.random.SeedSequence([seed, chain, 1]))
+        level = tokens / max(1, beta.size * alpha.size)
+        start = rng.gamma(100.0, 0.01, (beta.size, alpha.size)) * level
+        self.counts = RunningCounts(start.astype(np.float32))
+        self._lookup = np.full(beta.size, -1)
+        self.steps, self.passes = 0, 0.0
+
+    @property
+    def done(self) -> bool:
+        """Whether the passes that were wanted are made."""
+        return self.passes >= self.wanted
+
+    def parameter(self, columns: np.ndarray | None = None) -> np.ndarray:
+        """The Dirichlet parameter of the topics, words x topics."""
+        beta = self.beta if columns is None else self.beta[columns]
+        return np.asarray(self.counts.read(columns) + beta[:, None].astype(np.float32))
+
+    def phi(self, columns: np.ndarray | None = None) -> np.ndarray:
+        """The topics, words x topics."""
+        return np.asarray(self.parameter(columns) / (self.counts.totals + self.beta.sum()), np.float32)
+
+    def step(self, batch: Documents) -> None:
+        """One minibatch: the counts move towards those that it suggests."""
+        columns, places = local.touched(batch.words, self._lookup)
+        phi, empty = self.phi(columns), np.empty((0, 0), np.float32)
+        # Always the same pieces, so that the sums do not depend on the number of threads.
+        borders = np.linspace(0, batch.size, PIECES + 1).astype(int)
+        tables = np.zeros((PIECES, len(columns), self.alpha.size), np.float32)
+
+        def work(first: int, last: int) -> None:
+            for piece in range(first, last):
+                local.expected_counts(
+                    borders[piece], borders[piece + 1], batch.starts, places, batch.numbers, phi, self.alpha, ROUNDS,
+                    tables[piece], empty,
+                )  # fmt: skip
+
+        over_blocks(work, PIECES, self.threads)
+        self.counts.add(columns, tables.sum(axis=0) * (self.size / max(1, batch.size)), (10.0 + self.steps) ** -0.7)
+        self.steps += 1
+        self.passes += batch.size / max(1, self.size)
