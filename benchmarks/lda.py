@@ -89,7 +89,7 @@ def topica(train: sp.csr_matrix, budgets: list[float], threads: int) -> Found:
             TOPICS, alpha_sum=ALPHA * TOPICS, beta=BETA, optimize_interval=0, burn_in=0, seed=0, num_threads=threads
         )
         began = time.perf_counter()
-        model.fit(data, iters=iterations, num_samples=1, keep_theta_draws=False, progress=False)
+        model.fit(data, iters=iterations, num_samples=1, sample_interval=1, keep_theta_draws=False, progress=False)
         return time.perf_counter() - began, model
 
     first, _ = fit(2)

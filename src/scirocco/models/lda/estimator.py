@@ -45,7 +45,8 @@ NATURAL = ("sgld", "sgld_cv", "sghmc", "sgnht")
 SAMPLERS = ("auto", *IN_MEMORY, "scir", "scir_cv", "sgrld", *NATURAL)
 FORMAT = 1
 MEMORY_SHARE = 0.5  # of the free memory that "auto" lets kept assignments take
-WARM_TOKENS = 5e7  # after which the search for good topics has little left to find
+WARM_TOKENS = 3e7  # after which the search for good topics has little left to find
+WARM_SHARE = 0.4  # of a time budget, at most
 STREAM_BATCH = 500  # documents
 TRANSFORM_DRAWS = 5  # draws of the topics that document weights are averaged over
 PROGRESS = 1000  # units of the bar
@@ -100,10 +101,9 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     def __init__(
         self, n_topics: int = 50, *, alpha: Any = 0.1, beta: Any = 0.05, sampler: Any = "auto",
         estimator: str = "plain", batch_size: int | None = None, max_iter: int = 100,
-        max_seconds: float | None = None, n_chains: int = 1, n_draws: int = 10, sweeps: int = 20, burn_in: int = 5,
-        warm_passes: float | None = None,
-        learn_alpha: bool = False, learn_beta: bool = False, total_documents: int | None = None,
-        n_jobs: int | None = None, random_state: Any = None, verbose: bool = False,
+        max_seconds: float | None = None, n_chains: int = 1, n_draws: int = 10, sweeps: int = 10, burn_in: int = 3,
+        warm_passes: float | None = None, learn_alpha: bool = False, learn_beta: bool = False,
+        total_documents: int | None = None, n_jobs: int | None = None, random_state: Any = None, verbose: bool = False,
     ) -> None:  # fmt: skip
         self.n_topics = n_topics
         self.alpha = alpha
@@ -146,16 +146,21 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         with Interrupt() as interrupt, Progress(PROGRESS, 0, self.verbose) as bar:
             for number in range(self.n_chains):
                 deadline = self._deadline(began, number)
+                since = time.perf_counter()
+                warm_deadline = since + WARM_SHARE * (deadline - since)
                 chain = self._chain(documents, alpha, beta, seed, number)
                 recorder = Recorder(self.n_draws)
                 target = 0.0
                 while chain.passes < self.max_iter and time.perf_counter() < deadline and not interrupt.asked:
+                    if not chain.warm.done and time.perf_counter() > warm_deadline:
+                        chain.warm.stop()
                     chain.step()
                     if chain.sampling and chain.passes >= target:
                         target = chain.passes + chain.record_every
                         recorder.add(chain.mean(), chain.draw() if recorder.due else None)
-                    share = (number + min(1.0, chain.passes / self.max_iter)) / self.n_chains
-                    bar.update(int(share * PROGRESS), recorder.count, time.perf_counter() - began)
+                    now = time.perf_counter()
+                    share = min(1.0, max(chain.passes / self.max_iter, (now - since) / (deadline - since)))
+                    bar.update(int((number + share) / self.n_chains * PROGRESS), recorder.count, now - began)
                 if not chain.sampling:
                     warnings.warn(
                         "fit stopped before the sampler began: the topics are those of the search for a start, without "
@@ -185,7 +190,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
                 "such as sc.SGLD(1e-5), and estimator='plain'"
             )
         if fresh:
-            self._stream = self._stream_chain(documents.vocabulary, alpha, beta, self._seed(), 0)
+            self._stream = self._stream_chain(documents.vocabulary, alpha, beta, self._seed(), 0, warm=False)
             self._recorder, self._seen, self._words = Recorder(self.n_draws), 0, np.zeros(documents.vocabulary)
         assert self._stream is not None
         self._seen += documents.size
@@ -274,7 +279,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         kind = self.sampler
         if isinstance(kind, str) and kind == "auto":
             kind = "gibbs" if _fits(documents, self.n_topics) else "scir"
-        wanted = np.clip(WARM_TOKENS / documents.tokens, 1, 5) if self.warm_passes is None else self.warm_passes
+        wanted = min(WARM_TOKENS / documents.tokens, 10) if self.warm_passes is None else self.warm_passes
         warm_passes = min(float(wanted), self.max_iter / 2)
         if isinstance(kind, str) and kind in IN_MEMORY:
             make = KeptGibbs if kind == "gibbs" else CollapsedGibbs
@@ -286,7 +291,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         if self.learn_alpha or self.learn_beta:
             raise ValueError("learn_alpha and learn_beta need kept assignments: take sampler='gibbs' or 'collapsed'")
         estimator = "control_variate" if isinstance(kind, str) and kind == "sgld_cv" else self.estimator
-        stream = self._stream_chain(documents.vocabulary, alpha, beta, seed, number)
+        stream = self._stream_chain(documents.vocabulary, alpha, beta, seed, number, warm=warm_passes > 0)
         if estimator != "plain":
             stream.estimate = Remembered(documents) if estimator == "saga" else Controlled()
         minibatches = (BlockMinibatches if isinstance(documents, Corpus) else Minibatches)(
@@ -300,9 +305,11 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         choose = partial(_natural_sampler, kind) if isinstance(kind, str) and kind in NATURAL else None
         return StreamFit(stream, minibatches, warm, beta, choose)
 
-    def _stream_chain(self, words: int, alpha: np.ndarray, beta: np.ndarray, seed: int, number: int) -> StreamChain:
+    def _stream_chain(
+        self, words: int, alpha: np.ndarray, beta: np.ndarray, seed: int, number: int, *, warm: bool
+    ) -> StreamChain:
         return StreamChain(
-            _stream_sampler(self.sampler), words, alpha, beta, seed=seed, chain=number, sweeps=self.sweeps,
+            _stream_sampler(self.sampler, warm=warm), words, alpha, beta, seed=seed, chain=number, sweeps=self.sweeps,
             burn_in=self.burn_in, threads=self._threads,
         )  # fmt: skip
 
@@ -459,15 +466,15 @@ def _on_simplex(sampler: Any) -> bool:
     return isinstance(sampler, SimplexSampler) and not isinstance(sampler, Natural)
 
 
-def _stream_sampler(sampler: Any) -> SimplexSampler:
-    """The sampler that the user gave or named."""
+def _stream_sampler(sampler: Any, *, warm: bool) -> SimplexSampler:
+    """The sampler that the user gave or named. From good topics steps need only keep them; else they must find them."""
     if isinstance(sampler, SimplexSampler):
         return sampler
     if isinstance(sampler, Sampler):
         return Natural(sampler)
     if sampler in NATURAL:
         return _natural_sampler(sampler, np.array([1.0]), 1.0)  # until there is a start to choose a step size at
-    schedule = Decreasing(0.5, tau=10.0, kappa=0.6)
+    schedule = Decreasing(0.05, tau=100.0, kappa=0.6) if warm else Decreasing(0.5, tau=10.0, kappa=0.6)
     if sampler == "scir_cv":
         return SCIRCV(schedule, recentre_every=20, centre_batch=1000)
     return SGRLD(Decreasing(0.005, tau=1000.0, kappa=0.6)) if sampler == "sgrld" else SCIR(schedule)

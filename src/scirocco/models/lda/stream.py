@@ -131,7 +131,7 @@ class StreamChain:
     mean = draw
 
     def inflation(self, sample: Documents, batch_size: int, total: int) -> np.ndarray | None:
-        """The predicted sd of each weight over that of the posterior, topics x words; None if the law is not known.
+        """The predicted sd of each probability over that of the posterior, topics x words; None if it is not known.
 
         ``sample`` are documents that the noise of minibatches is measured on. Words that it does not have are taken to
         have none. For SCIR the variance is a + tanh(h/2) Var(a_hat): that the counts depend on the topics in their turn
@@ -143,12 +143,18 @@ class StreamChain:
         if type(self.estimate) is not Plain:
             return None
         counts = self.swept_entries(sample, survey=True) / self.counted
-        first, second = (np.zeros((self._lookup.size, self.alpha.size)) for _ in range(2))
-        np.add.at(first, sample.words, counts)
-        np.add.at(second, sample.words, counts**2)
-        spread = np.maximum(second - first**2 / sample.size, 0.0) / (sample.size - 1)
-        noise = spread * total**2 / batch_size * max(0.0, 1 - batch_size / total)
+        owner = np.repeat(np.arange(sample.size), np.diff(sample.starts))
+        topics = np.zeros((sample.size, self.alpha.size))  # tokens of each document
+        np.add.at(topics, owner, counts)
+        first, second, mixed = (np.zeros((self._lookup.size, self.alpha.size)) for _ in range(3))
+        for table, values in ((first, counts), (second, counts**2), (mixed, counts * topics[owner])):
+            np.add.at(table, sample.words, values)
+        # A document with more of a topic has more of all its words: that moves the total, not the proportions omega.
         parameter = self.weights.prior + first * (total / sample.size)
+        omega = parameter / parameter.sum(axis=0)
+        spread = np.maximum(second - 2 * omega * mixed + omega**2 * np.square(topics).sum(axis=0), 0.0)
+        noise = spread / (sample.size - 1) * total**2 / batch_size * max(0.0, 1 - batch_size / total)
+        parameter *= 1 - omega
         if isinstance(self.sampler, Natural):
             ratio = self.sampler.sd_ratio(self.weights, parameter, noise)
             return None if ratio is None else ratio.T

@@ -15,8 +15,11 @@ from scirocco.corpora.documents import Documents
 from scirocco.models.lda import local
 from scirocco.simplex.counts import RunningCounts
 
-WARM_BATCH = 500  # documents of a minibatch
-ROUNDS = 5  # of the fixed point of a document's weights
+# On 150,000 documents of Wikipedia 5 rounds on minibatches of 500 ended at a perplexity of 1,619 after ten seconds, 10
+# rounds on 200 at 1,565; 20 rounds were worse again.
+WARM_BATCH = 200  # documents of a minibatch
+ROUNDS = 10  # of the fixed point of a document's weights
+OFFSET, KAPPA = 10.0, 0.7  # of the rate
 PIECES = 8  # of a minibatch, shared out to threads
 
 
@@ -51,7 +54,15 @@ class WarmUp:
         return np.asarray(self.parameter(columns) / (self.counts.totals + self.beta.sum()), np.float32)
 
     def step(self, batch: Documents) -> None:
-        """One minibatch: the counts move towards those that it suggests."""
+        """Move the counts towards those that a minibatch suggests; a large one is worked through in parts."""
+        for first in range(0, batch.size, WARM_BATCH):
+            self._move(batch if batch.size <= WARM_BATCH else batch.take(slice(first, first + WARM_BATCH)))
+
+    def stop(self) -> None:
+        """Do with what there is."""
+        self.wanted = min(self.wanted, self.passes)
+
+    def _move(self, batch: Documents) -> None:
         columns, places = local.touched(batch.words, self._lookup)
         phi, empty = self.phi(columns), np.empty((0, 0), np.float32)
         # Always the same pieces, so that the sums do not depend on the number of threads.
@@ -66,6 +77,6 @@ class WarmUp:
                 )  # fmt: skip
 
         over_blocks(work, PIECES, self.threads)
-        self.counts.add(columns, tables.sum(axis=0) * (self.size / max(1, batch.size)), (10.0 + self.steps) ** -0.7)
+        self.counts.add(columns, tables.sum(axis=0) * (self.size / max(1, batch.size)), (OFFSET + self.steps) ** -KAPPA)
         self.steps += 1
         self.passes += batch.size / max(1, self.size)

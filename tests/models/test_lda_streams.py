@@ -1,0 +1,226 @@
+"""Topics from a stream: estimates of counts, samplers on natural parameters, and what minibatches add to the sds."""
+
+import numpy as np
+import pytest
+
+import scirocco as sc
+from scirocco.corpora.documents import Documents
+from scirocco.models.lda.alignment import align
+from scirocco.models.lda.estimates import Controlled, Plain, Remembered
+from scirocco.models.lda.memory import KeptGibbs
+from scirocco.models.lda.minibatches import Minibatches
+from scirocco.models.lda.stream import StreamChain
+from scirocco.simplex import SCIR, SCIRCV, Counts, Natural
+
+ALPHA, WORDS = np.full(3, 0.3), 30
+BETA = np.full(WORDS, 0.5)
+
+
+@pytest.fixture(scope="module")
+def planted():
+    """Topics that share few words, so that assignments are nearly known."""
+    rng = np.random.default_rng(5)
+    topics = np.kron(np.eye(3), rng.dirichlet(np.full(10, 2.0))) * 0.94 + 0.002
+    weights = rng.dirichlet(ALPHA, 240)
+    return topics, Documents.of(np.array([rng.multinomial(40, w @ topics) for w in weights]))
+
+
+def chain_at(sampler, topics, documents, *, estimate=None, seed=0, sweeps=6, burn_in=2):
+    chain = StreamChain(
+        sampler, WORDS, ALPHA, BETA, seed=seed, chain=0, sweeps=sweeps, burn_in=burn_in, threads=1, estimate=estimate
+    )  # fmt: skip
+    chain.begin_at(BETA[:, None] + documents.tokens / 3 * topics.T)
+    for _ in getattr(estimate, "survey", lambda *_: ())(chain, Minibatches(documents, 1, seed=0, chain=0).everything()):
+        pass
+    return chain
+
+
+# Estimates.
+
+
+@pytest.mark.parametrize("kind", ["plain", "control_variate", "saga"])
+def test_estimates_are_unbiased(planted, kind):
+    # Minibatches that share out the corpus: their estimates average to the counts of everything.
+    topics, documents = planted
+    estimate = {"plain": Plain, "control_variate": Controlled, "saga": lambda: Remembered(documents)}[kind]()
+    chain = chain_at(Natural(sc.SGLD(1e-9)), topics, documents, estimate=estimate, sweeps=60, burn_in=10)
+    moved = 0.7 * topics + 0.3 * np.roll(topics, 1, axis=0)
+    chain.begin_at(documents.tokens / 3 * moved.T)  # away from where the survey was
+    found = []
+    for first in range(0, 240, 40):
+        which = np.arange(first, first + 40)
+        if kind == "saga":
+            kept, table = estimate.kept.copy(), estimate.table.copy()
+        counts = estimate.counts(chain, documents.take(which), 240, which)
+        found.append(counts.dense(WORDS))
+        if kind == "saga":  # each from the same memory
+            estimate.kept, estimate.table = kept, table
+        chain.steps += 1
+    _, everything = chain.swept(documents)
+    columns = chain.swept(documents)[0]
+    direct = np.zeros((3, WORDS))
+    direct[:, columns] = everything.T / chain.counted
+    assert np.abs(np.mean(found, axis=0) - direct).sum() < 0.015 * documents.tokens
+    np.testing.assert_allclose(np.mean(found, axis=0).sum(), documents.tokens)
+
+
+def test_differences_have_less_noise(planted):
+    topics, documents = planted
+    spread = {}
+    for name, estimate in {"plain": Plain(), "cv": Controlled(), "saga": Remembered(documents)}.items():
+        chain = chain_at(Natural(sc.SGLD(1e-9)), topics, documents, estimate=estimate)
+        rng, found = np.random.default_rng(0), []
+        for step in range(40):
+            which = rng.choice(240, 12, replace=False)
+            found.append(estimate.counts(chain, documents.take(which), 240, which).dense(WORDS))
+            chain.steps = step + 1
+        spread[name] = np.var(found, axis=0).sum()
+        if name == "cv":  # at the centre itself nothing is left to estimate
+            np.testing.assert_allclose(found[0], estimate.table.T)
+    assert spread["cv"] < 1e-20 * spread["plain"]
+    assert spread["saga"] < 0.3 * spread["plain"]  # two draws of the assignments differ
+
+
+def test_saga_remembers_each_document_once(planted):
+    topics, documents = planted
+    memory = Remembered(documents)
+    chain = chain_at(Natural(sc.SGLD(1e-9)), topics, documents, estimate=memory)
+    which = np.array([5, 7, 5, 200, 7])
+    counts = memory.counts(chain, documents.take(which), 240, which)
+    assert counts.fraction == pytest.approx(3 / 240)
+    summed = np.zeros((WORDS, 3))
+    np.add.at(summed, documents.words, memory.kept / chain.counted)
+    np.testing.assert_allclose(memory.table, summed)
+    np.testing.assert_allclose(memory.table.sum(), documents.tokens)
+
+
+# Samplers.
+
+
+def test_natural_parameters_have_the_posterior_as_their_law():
+    # All assignments of three short documents can be summed over, see test_lda_laws.
+    from test_lda_laws import ALPHA, BETA, COUNTS, assert_average, enumerated, tokens
+
+    states, weights = enumerated()
+    words, _ = tokens()
+    exact = np.zeros((2, 3))
+    for z, weight in zip(states, weights, strict=True):
+        counts = BETA + np.array([np.bincount(words[z == k], minlength=3) for k in (0, 1)])
+        exact += weight * counts / counts.sum(axis=1, keepdims=True)
+    chain = StreamChain(Natural(sc.SGLD(0.1)), 3, ALPHA, BETA, seed=2, chain=0, sweeps=6, burn_in=2, threads=1)
+    path = []
+    for _ in range(16_000):
+        chain.step(Documents.of(COUNTS), 3)
+        path.append(chain.weights.proportions())
+    assert_average(np.array(path[500:]), exact, slack=0.01)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"sampler": "sgld"}, {"sampler": "sgld_cv"}, {"sampler": "sghmc"}, {"sampler": "sgnht"},
+        {"sampler": "sgld", "estimator": "saga"}, {"sampler": sc.SGHMC(0.003), "estimator": "control_variate"},
+        {"sampler": Natural(sc.SGLD(1e-5), normal_prior=(0.0, 3.0))},
+        {"sampler": "scir"}, {"sampler": SCIRCV(0.05, recentre_every=5, centre_from="seen")},
+    ],
+    ids=["sgld", "sgld_cv", "sghmc", "sgnht", "saga", "sghmc_cv", "normal_prior", "scir", "scir_cv_seen"],
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore:the noise of minibatches")
+def test_samplers_from_a_stream_find_the_topics(planted, settings):
+    topics, documents = planted
+    counts = np.zeros((240, WORDS), int)
+    counts[np.repeat(np.arange(240), np.diff(documents.starts)), documents.words] = documents.numbers
+    model = sc.LDA(3, alpha=0.3, beta=0.5, batch_size=24, max_iter=12, random_state=0, **settings).fit(counts)
+    found = model.components_[align(topics, model.components_)]
+    assert np.abs(found - topics).sum(axis=1).max() < 0.35
+    assert np.std(model.posterior_, axis=1).max() > 1e-4  # it moves
+    assert (model.inflation_ is None) == (
+        settings.get("estimator", "plain") != "plain" or "cv" in str(settings).lower()
+    )
+
+
+def test_a_corpus_on_disk_can_have_control_variates(tmp_path, planted):
+    corpus = sc.corpora.write_corpus(
+        tmp_path / "c", [planted[1].take(slice(0, 120)), planted[1].take(slice(120, 240))], 30
+    )
+    corpus = sc.corpora.Corpus(tmp_path / "c", block_entries=1500)
+    assert corpus.blocks > 1
+    model = sc.LDA(3, sampler="sgld_cv", batch_size=24, max_iter=6, random_state=0).fit(corpus)
+    assert model.n_iter_ >= 6
+    np.testing.assert_allclose(model.components_.sum(axis=1), 1, rtol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def exact(planted):
+    """Posterior means and sds of the topics, by exact Gibbs sampling."""
+    topics, documents = planted
+    chain = KeptGibbs(documents, ALPHA, BETA, seed=3, chain=0, warm_passes=2, batch_size=None, threads=1)
+    draws = []
+    while chain.passes < 800:
+        chain.step()
+        if chain.passes > 100:
+            draws.append(chain.draw())
+    order = align(topics, np.mean(draws, axis=0))
+    return np.mean(draws, axis=0)[order], np.std(draws, axis=0)[order]
+
+
+def test_scir_agrees_with_gibbs_as_its_step_shrinks(planted, exact):
+    (topics, documents), (mean, sd) = planted, exact
+    chain, draws = chain_at(SCIR(0.2), topics, documents, seed=4), []
+    for step in range(1500):
+        chain.step(documents, 240)
+        if step > 100:
+            draws.append(chain.draw())
+    assert np.median(np.abs(np.mean(draws, axis=0) - mean) / sd) < 0.2
+    assert np.median(np.std(draws, axis=0) / sd) == pytest.approx(1, abs=0.08)
+
+
+class Eager(Plain):
+    """Names every word, so that none waits."""
+
+    def counts(self, chain, batch, total, which):
+        found = super().counts(chain, batch, total, which)
+        return Counts(found.dense(WORDS), None, found.fraction)
+
+
+def test_words_that_wait_have_the_same_law(planted):
+    topics, documents = planted
+    moments = []
+    for estimate in (Plain(), Eager()):
+        chain, draws, rng = chain_at(SCIR(0.2), topics, documents, estimate=estimate), [], np.random.default_rng(1)
+        for step in range(3000):
+            chain.step(documents.take(rng.choice(240, 4, replace=False)), 240)  # about half of the words
+            if step > 100 and step % 3 == 0:
+                draws.append(chain.draw())
+        moments.append((np.mean(draws, axis=0), np.std(draws, axis=0)))
+    (lazy, lazy_sd), (eager, eager_sd) = moments
+    assert np.median(np.abs(lazy - eager) / eager_sd) < 0.2
+    assert np.median(lazy_sd / eager_sd) == pytest.approx(1, abs=0.08)
+
+
+@pytest.mark.parametrize("sampler", [SCIR(0.2), Natural(sc.SGLD(4e-4))], ids=["scir", "natural"])
+def test_inflation_is_predicted(planted, exact, sampler):
+    (topics, documents), (_, sd) = planted, exact
+    chain = chain_at(sampler, topics, documents, seed=6)
+    draws, rng = [], np.random.default_rng(0)
+    for step in range(6000):
+        chain.step(documents.take(rng.choice(240, 12, replace=False)), 240)
+        if step > 600 and step % 4 == 0:
+            draws.append(chain.draw())
+    predicted = chain.inflation(documents, 12, 240)
+    often = topics > 0.03
+    measured = (np.std(draws, axis=0) / sd)[often]
+    assert np.median(measured) > 1.3
+    assert np.median(measured / predicted[often]) == pytest.approx(1, abs=0.12)
+
+
+def test_bad_requests(planted):
+    counts = np.eye(4, dtype=int)
+    with pytest.raises(ValueError, match="needs a sampler on natural parameters"):
+        sc.LDA(2, sampler="scir", estimator="saga").fit(counts)
+    with pytest.raises(ValueError, match="estimator must be one of"):
+        sc.LDA(2, sampler="sgld", estimator="magic").fit(counts)
+    with pytest.raises(ValueError, match="neither searches for a start"):
+        sc.LDA(2, sampler="sgld").partial_fit(counts)
+    model = sc.LDA(2, sampler=sc.SGLD(1e-3), random_state=0).partial_fit(counts)
+    assert model.inflation_ is None
