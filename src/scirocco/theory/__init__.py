@@ -14,6 +14,7 @@ from scirocco.theory.scir import (
     stationary_moments,
     variance_inflation,
 )
+from scirocco.theory.sgld_cv import cost_bound, optimisation_steps, sufficient_settings, wasserstein_bound
 
 __all__ = [
     "EstimateLaw",
@@ -21,12 +22,16 @@ __all__ = [
     "approximate_bias",
     "asymptotic_bias",
     "conditional_variance",
+    "cost_bound",
     "largest_step_size",
     "mgf",
     "mgf_given_path",
     "moments",
+    "optimisation_steps",
     "prefers_control_variate",
     "scir_step_size",
     "stationary_moments",
+    "sufficient_settings",
     "variance_inflation",
+    "wasserstein_bound",
 ]
