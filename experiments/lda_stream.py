@@ -10,13 +10,13 @@ twice that of ``sc.SGRLD``.
 Run here besides: SGRLD with the prior of SCIR. The source gives SGRLD beta = 0.0001 and SCIR beta = 0.5, so that its
 figure compares two models as well as two samplers; with one prior for both only the sampler differs.
 
-What differs: a corpus of 30,000 documents that streams by once (600 minibatches), 3 seeds in place of 5, 500 held-out
-documents in place of 1,000, and fewer evaluations. The counts of a document come from 20 Gibbs sweeps, the first 5 not
-counted, in place of 200: the rest is noise far below that of the minibatch. One draw of the topics is scored at a time.
-Collapsed Gibbs keeps the same 30,000 documents and makes 30 passes with the prior of SCIR, one of them a search for a
-start. The documents are not the source's, which names only their origin and the vocabulary; the source reports pictures
-only. Full mode reads ``wikipedia.npz`` in the folder named by SCIROCCO_DATA. Short mode draws a small corpus from the
-model, with 6 topics.
+What differs: a corpus of 30,000 documents that streams by once (600 minibatches), 500 held-out documents in place of
+1,000, and fewer evaluations. The counts of a document come from 20 Gibbs sweeps, the first 5 not counted, in place of
+200: the rest is noise far below that of the minibatch. One draw of the topics is scored at a time. Collapsed Gibbs
+keeps the same 30,000 documents and makes 30 passes with the prior of SCIR, one of them a search for a start. The
+documents are not the source's, which names only their origin and the vocabulary; the source reports pictures only. Full
+mode reads ``wikipedia.npz`` in the folder named by SCIROCCO_DATA. Short mode draws a small corpus from the model, with
+6 topics.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ BATCH, SWEEPS, BURN_IN = 50, 20, 5
 MODES: dict[str, Any] = {
     "short": {"topics": 6, "documents": 5000, "held_out": 300, "seeds": 2, "passes": 30,
               "marks": (1, 2, 5, 10, 20, 35, 50, 75, 100)},
-    "full": {"topics": 100, "documents": 30_000, "held_out": 500, "seeds": 3, "passes": 30,
+    "full": {"topics": 100, "documents": 30_000, "held_out": 500, "seeds": 5, "passes": 30,
              "marks": (1, 5, 10, 20, 40, 70, 100, 150, 200, 250, 300, 400, 500, 600)},
 }  # fmt: skip
 EARLY = 20  # minibatches that count as the beginning
@@ -111,7 +111,6 @@ def follow(
 ) -> Curve:  # fmt: skip
     """The curve of one method. ``sampler.recentre_every`` steps apart a centre is estimated from ``centre_batch``."""
     train, prior = found.train, np.full(topics, alpha)
-    every = getattr(sampler, "recentre_every", None)
     perplexity, documents = np.empty((seeds, len(marks))), np.empty(len(marks), int)
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
@@ -122,7 +121,7 @@ def follow(
         order, read = rng.permutation(train.size), 0
         for step in range(max(marks)):
             larger = None
-            if every and step % every == 0:
+            if isinstance(sampler, sc.SCIRCV) and sampler.centre_due(step):
                 larger = train.take(rng.choice(train.size, centre_batch, replace=False))
             rows = np.take(order, range(step * BATCH, (step + 1) * BATCH), mode="wrap")
             chain.step(train.take(rows), train.size, larger=larger)

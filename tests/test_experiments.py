@@ -153,6 +153,46 @@ def test_control_variates_improve_topics_at_large_steps_and_smaller_steps_do_as_
     assert found.fine < 2 * found.unigram  # all these topics are large: no a just above 1
 
 
+def test_a_thermostat_cools_the_topics_that_fixed_friction_leaves_hot(play, monkeypatch):
+    module, found, claims = play("lda_thermostat")
+    assert holds(claims, "that of SGHMC is usually higher")
+    hot, cool = (found.seeds[method] for method in module.SAMPLERS)
+    assert min(run.kinetic for run in hot) > 2 * max(run.kinetic for run in cool)
+    for method in module.SAMPLERS:
+        assert found.grid[found.chosen[method]] is found.seeds[method][0]
+        assert found.ends(method).max() < 0.75 * found.unigram
+    assert all(run.single[0] > found.unigram > run.single[-1] for run in [*hot, *cool])
+    chain = module.sampler("SGNHT", 0.1, 4e-5).sampler
+    assert (chain.step_size**2, chain.diffusion * chain.step_size) == pytest.approx((4e-5, 0.1))
+    lost = module.Run(np.inf, np.inf, hot[0].single, np.inf)  # a chain that diverged
+    claims = module.check(found._replace(grid={key: lost if key[0] == "SGHMC" else r for key, r in found.grid.items()},
+                                         seeds={**found.seeds, "SGHMC": [lost, lost]}))  # fmt: skip
+    assert holds(claims, "with a = 0.01 and the largest eta SGHMC diverges")
+    assert holds(claims, "with the chosen settings SGNHT is better")
+    monkeypatch.delenv("SCIROCCO_DATA", raising=False)
+    with pytest.raises(SystemExit, match=r"SCIROCCO_DATA .* newsgroups20\.npz"):
+        module.texts("full", 5)
+
+
+def test_the_sweeps_of_control_variates_are_counted_as_the_data_grow(play, monkeypatch):
+    module, found, claims = play("lda_growing_data")
+    assert len(claims) == 4 * len(found.sizes) + 5
+    for size in found.sizes:
+        plain, controlled, halved, saga = (found.curves[size, method] for method in module.METHODS)
+        assert np.array_equal(controlled.documents, halved.documents)
+        assert halved.at(found.switch).mean() > 1.1 * controlled.at(found.switch).mean()  # half as far by then
+        assert np.array_equal(plain.documents, module.BATCH * plain.steps)
+        assert np.array_equal(saga.documents, module.BATCH * saga.steps + size)
+        later = np.maximum(controlled.steps - found.switch, 0)
+        assert np.array_equal(controlled.documents, module.BATCH * (controlled.steps + later) + size * (later > 0))
+        assert controlled.documents[-1] == plain.documents[-1]
+        for curve in (plain, controlled, saga):
+            assert curve.perplexity[:, -1].max() < found.unigram < curve.perplexity[:, 0].min()
+    monkeypatch.delenv("SCIROCCO_DATA", raising=False)
+    with pytest.raises(SystemExit, match=r"SCIROCCO_DATA .* wikipedia\.npz"):
+        module.texts("full", 100, 10, 5)
+
+
 def test_the_measures_of_error_know_the_answer(load):
     common = load("common")
     noise = np.random.default_rng(0).normal(size=200_000)

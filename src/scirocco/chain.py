@@ -121,6 +121,11 @@ class Kernel:
         sampler, info = self.sampler.step(step_key, sampler, gradient)
         return sampler, gradient.state, draws, batch, info
 
+    def fresh_gradient(self, key: Key, state: ChainState, data: Data) -> Params:
+        """An estimate of grad U where the chain is, from a minibatch that had no part in bringing it there."""
+        _, batch = self.draw.draw(key, self.draw.init(key), jnp.int32(0), data)
+        return self.estimator.estimate(self.target, state.estimator, state.sampler.position, state.held, batch)[0]
+
     def probe(self, key: Key, state: ChainState, data: Data, repeats: int) -> tuple[Params, Params]:
         """The variance of the gradient estimate and the diagonal of the Hessian of U, from fresh minibatches.
 

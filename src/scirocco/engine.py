@@ -19,6 +19,7 @@ from scirocco.diagnostics.bias import BiasReport, bias_report
 from scirocco.run import checkpoint
 from scirocco.run.recording import Recording
 from scirocco.run.runner import Chunk, Progressed
+from scirocco.run.trace import GRADIENT
 from scirocco.samplers.base import Info
 from scirocco.trees import named_leaves
 from scirocco.types import Array, Data, Key, Params
@@ -26,6 +27,7 @@ from scirocco.types import Array, Data, Key, Params
 DRAW_BYTES = 16 * 2**20  # of draws that a chunk may hold before it hands them over
 PROBE_REPEATS = 16  # fresh minibatches each time that gradient noise is measured
 PROBE_CHAINS = 8
+GRADIENT_STREAM = 2**30  # of a step's key; its splits have small numbers
 
 
 class Engine:
@@ -39,8 +41,9 @@ class Engine:
         chains: int,
         recording: Recording,
         collect: Callable[[Params], Any] | bool | None = None,
+        gradients: bool = False,
     ) -> None:
-        self.kernel, self.chains, self.recording = kernel, chains, recording
+        self.kernel, self.chains, self.recording, self.gradients = kernel, chains, recording, gradients
         self.initial = initial
         root = jax.random.key(kernel.seed)
         init_root, step_root, start_root, probe_root = jax.random.split(root, 4)
@@ -52,6 +55,9 @@ class Engine:
         self._collect = (lambda params: {}) if collect is False else chosen
         self._bare = "theta" if collect is None else "value"
         values = jax.eval_shape(self._named, self.example)
+        if gradients:
+            moved, _ = split(self.example, kernel.blocks)
+            values |= {f"{GRADIENT}{name}": jnp.asarray(leaf) for name, leaf in named_leaves(moved).items()}
         self.variables = {name: (tuple(v.shape), np.dtype(v.dtype)) for name, v in values.items()}
         size = sum(int(np.prod(shape)) * dtype.itemsize for shape, dtype in self.variables.values())
         self.capacity = int(np.clip(DRAW_BYTES // max(1, size * chains), 1, 10_000))
@@ -131,7 +137,8 @@ class Engine:
         if single:
             keys, state = keys[0], _chain(state, 0)
         transition = over(self.kernel.transition)
-        collect = self._named if single else jax.vmap(self._named)
+        each = _unbatched if single else lambda f: jax.vmap(f, in_axes=(0, _axes(0), None))
+        collect = each(self._recorded)
 
         def step(state: ChainState) -> ChainState:
             fold = jax.random.fold_in if single else jax.vmap(jax.random.fold_in, (0, None))
@@ -143,7 +150,7 @@ class Engine:
             state = jax.lax.while_loop(lambda s: s.step < stop, step, state)
             # The slot is written in any case and counted only if this is a draw: no branch that copies the buffer.
             buffers = jax.tree.map(
-                lambda b, v: jax.lax.dynamic_update_index_in_dim(b, v, count, 0), buffers, collect(state.position)
+                lambda b, v: jax.lax.dynamic_update_index_in_dim(b, v, count, 0), buffers, collect(keys, state, data)
             )
             drawn = self.recording.is_draw(state.step)
             weight = drawn.astype(jnp.float32)
@@ -153,7 +160,7 @@ class Engine:
             return state, buffers, count + drawn.astype(jnp.int32), first, second
 
         reference = _floating(state.position)
-        shapes = jax.eval_shape(collect, state.position)
+        shapes = jax.eval_shape(collect, keys, state, data)
         buffers = jax.tree.map(lambda s: jnp.zeros((self.capacity, *s.shape), s.dtype), shapes)
         zeros = jax.tree.map(lambda r: jnp.zeros_like(_at_least_single(r)), reference)
         state, buffers, count, first, second = jax.lax.while_loop(
@@ -168,6 +175,15 @@ class Engine:
             state, reference, first, second = (_chained(tree) for tree in (state, reference, first, second))
             buffers = jax.tree.map(lambda b: b[:, None], buffers)
         return state, buffers, count, reference, first, second, finite
+
+    def _recorded(self, key: Key, state: ChainState, data: Data) -> dict[str, Array]:
+        """What is stored of a draw: the values collected and, if wanted, the gradient from a minibatch of its own."""
+        values = self._named(state.position)
+        if self.gradients:
+            fresh = jax.random.fold_in(jax.random.fold_in(key, state.step), GRADIENT_STREAM)
+            slope = self.kernel.fresh_gradient(fresh, state, data)
+            values |= {f"{GRADIENT}{name}": leaf for name, leaf in named_leaves(slope).items()}
+        return values
 
     def _named(self, params: Params) -> dict[str, Array]:
         return {name: jnp.asarray(v) for name, v in named_leaves(self._collect(params), self._bare).items()}

@@ -66,6 +66,7 @@ def sample(
     chains: int = 4,
     seed: int = 0,
     collect: Callable[[Params], Any] | bool | None = None,
+    gradients: bool = False,
     path: str | Path | None = None,
     checkpoint_seconds: float = 30.0,
     progress: bool | None = None,
@@ -87,6 +88,7 @@ def sample(
         seed: the only source of randomness: the same seed gives the same draws, bit for bit.
         collect: what to store of each draw: a function of the parameters, None for all of them, False for nothing (the
             streaming moments are kept in any case).
+        gradients: store an estimate of grad U with each draw, from a minibatch of its own, for ``trace.zero_variance``.
         path: a folder for draws and checkpoints; draws stay in memory without it.
         checkpoint_seconds: time between checkpoints.
         progress: show a progress bar; by default on a terminal or in a notebook.
@@ -104,7 +106,7 @@ def sample(
     )
     try:
         recording = Recording.of(burn_in, thin, sampler)
-        engine = Engine(bound, initial, chains=chains, recording=recording, collect=collect)
+        engine = Engine(bound, initial, chains=chains, recording=recording, collect=collect, gradients=gradients)
         progressed = Progressed(engine.init())
         meta = {
             "settings": {
@@ -117,6 +119,7 @@ def sample(
                 "blocks": [list(block.names) for block in blocks],
                 "parameters": outline(engine.example),
                 "variables": _outlined(engine),
+                "gradients": bool(gradients),
             },
             "data": target.source.fingerprint() if folder is not None else None,
         }  # fmt: skip
@@ -182,7 +185,10 @@ def resume(
             initial = _part("parameters", parts, None, argument="initial")
         recording = Recording.of(settings["burn_in"], settings["thin"], bound.sampler)
         stored = collect if callable(collect) else parts["collect"]
-        engine = Engine(bound, initial, chains=settings["chains"], recording=recording, collect=stored)
+        engine = Engine(
+            bound, initial, chains=settings["chains"], recording=recording, collect=stored,
+            gradients=parts.get("gradients", False),
+        )  # fmt: skip
         if _outlined(engine) != parts["variables"]:
             raise ValueError(f"the run stored {parts['variables']}; collect now returns {_outlined(engine)}")
         state = engine.unpack(checkpoint.part(arrays, "state"))

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 
 import scirocco as sc
 from scirocco.corpora import Corpus, Tokenizer, build_vocabulary, corpus_from_text, read_texts, write_corpus
+from scirocco.models.lda.minibatches import BlockMinibatches
 
 COUNTS = np.random.default_rng(0).poisson(0.3, (200, 30))
 
@@ -30,10 +31,23 @@ def test_what_is_written_is_read(stored):
     assert "200 documents" in repr(small)
 
 
+def test_minibatches_from_disk_share_out_the_documents(stored):
+    corpus = Corpus(stored.path, block_entries=500)
+    minibatches = BlockMinibatches(corpus, 30, seed=1, chain=0)
+    seen = [minibatches.next()[0] for _ in range(20)]  # 600 documents: three times everything
+    assert {batch.size for batch in seen} == {30}
+    np.testing.assert_array_equal(sum(batch.word_counts() for batch in seen), 3 * COUNTS.sum(axis=0))
+    assert {block.size for block in corpus} <= {200 // corpus.blocks, 200 // corpus.blocks + 1}
+
+
 @pytest.mark.parametrize("sampler", ["auto", "scir", "scir_cv"])
+@pytest.mark.filterwarnings("ignore:the noise of minibatches")
 def test_lda_from_disk(stored, sampler):
     corpus = Corpus(stored.path, block_entries=300)
     model = sc.LDA(3, sampler=sampler, max_iter=6, batch_size=20, random_state=0).fit(corpus)
+    assert model.sampler_ == ("gibbs" if sampler == "auto" else sampler)
+    np.testing.assert_array_equal(model.transform(corpus), model.transform(COUNTS))
+    assert model.perplexity(corpus) == model.perplexity(COUNTS)
     np.testing.assert_allclose(model.components_.sum(axis=1), 1, rtol=1e-5)
     assert model.top_words(1)[0][0][0].startswith("w")
     assert model.n_iter_ >= 6
@@ -68,6 +82,11 @@ def test_texts(tmp_path):
     assert corpus.words == sorted(["blows", "rain", "sand", "wind", "über"])
     assert corpus.size == 4
     assert corpus.tokens == 9
+    once = corpus_from_text(tmp_path / "once", iter([lines]), min_documents=1, max_share=1.0)
+    assert once.size == 2
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
+    with pytest.raises(ValueError, match=r"latin.txt is not text in UTF-8"):
+        list(read_texts(tmp_path / "latin.txt"))
     given = corpus_from_text(tmp_path / "given", lines, vocabulary=["sand", "sea"])
     assert given.load().lengths.tolist() == [0, 2]  # the first document has no word of the vocabulary and is kept
 
@@ -89,6 +108,7 @@ def test_blocks_of_many_texts(tmp_path, monkeypatch):
         (lambda p: Corpus(p / "none"), "holds no corpus"),
         (lambda p: write_corpus(p / "x", [np.ones((2, 3), int)], 4), "blocks must have 4 columns"),
         (lambda p: write_corpus(p / "x", [np.ones((2, 2), int)], ["a", "b\nc"]), "one line of text each"),
+        (lambda p: write_corpus(p / "x", [np.ones((2, 2), int)], ["a\n", "b"]), "one line of text each"),
         (lambda p: list(read_texts(p / "none.txt")), "does not exist"),
         (lambda p: build_vocabulary(["one two"], min_documents=5), "no word is left"),
         (lambda p: build_vocabulary(["one two"], max_share=0.0), "max_share must lie"),
@@ -110,9 +130,24 @@ def test_damage_is_named(tmp_path, stored):
     with pytest.raises(ValueError, match="words outside the vocabulary"):
         Corpus(stored.path).load()
     group["words"][5] = 0
+    chunk = stored.path / "corpus.zarr" / "words" / "c" / "0"
+    whole = chunk.read_bytes()
+    for damaged in (None, whole[: len(whole) // 2]):  # missing, or cut
+        chunk.unlink() if damaged is None else chunk.write_bytes(damaged)
+        with pytest.raises(ValueError, match="is damaged"):
+            Corpus(stored.path).load()
+    chunk.write_bytes(whole)
+    names = stored.path / "vocabulary.txt"
+    text = names.read_text()
+    names.write_text("one\n")
+    with pytest.raises(ValueError, match=r"vocabulary.txt has 1 words, not 30"):
+        Corpus(stored.path)
+    names.write_text(text)
     group.attrs["format"] = 7
     with pytest.raises(ValueError, match="damaged, or its writing was interrupted"):
         Corpus(stored.path)
+    del group.attrs["format"]  # as an interrupted writing leaves it
+    assert write_corpus(stored.path, [COUNTS], np.int64(30)).size == 200
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"text": "good"}\nnot json\n', encoding="utf-8")
     with pytest.raises(ValueError, match="line 2, is not JSON"):

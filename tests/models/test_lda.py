@@ -1,8 +1,11 @@
 """The LDA estimator: conformance, planted topics, evaluation, saving, and wrong input."""
 
+import signal
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.stats import beta as beta_law
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import scirocco as sc
@@ -52,7 +55,23 @@ def test_intervals_cover_the_truth(planted, fitted):
     assert 0.7 < inside[fitted.components_ > 0.005].mean() < 0.99
 
 
+def test_intervals_of_words_have_their_coverage():
+    # One topic: its law is the Dirichlet distribution, whatever the assignments.
+    rng = np.random.default_rng(0)
+    counts = rng.poisson(rng.gamma(1.0, 0.5, 40), (50, 40))
+    model = sc.LDA(1, beta=0.5, max_iter=60, random_state=0).fit(counts)
+    parameter = 0.5 + counts.sum(axis=0)
+    listed = model.top_words(40, level=0.9)[0]
+    law = beta_law([parameter[word] for word, *_ in listed], [parameter.sum() - parameter[w] for w, *_ in listed])
+    covered = law.cdf([high for *_, high in listed]) - law.cdf([low for _, _, low, _ in listed])
+    assert covered.mean() == pytest.approx(0.9, abs=0.05)
+    narrow = model.top_words(40, level=0.5)[0]
+    assert all(b[3] - b[2] < a[3] - a[2] for a, b in zip(listed, narrow, strict=True))
+
+
 def test_chains_are_aligned(fitted):
+    assert not np.array_equal(fitted.posterior_[0], fitted.posterior_[1])
+    assert fitted.posterior_.shape[:2] == (2, 20)
     first, second = fitted.posterior_.mean(axis=1)
     assert np.array_equal(align(first, second), np.arange(4))
     assert np.abs(first - second).sum(axis=1).max() < 0.3
@@ -66,6 +85,10 @@ def test_perplexity(planted, fitted):
     from scirocco.corpora.documents import Documents
     from scirocco.models.lda.evaluation import completion_perplexity
 
+    seen = planted[2][:260].sum(axis=0) + 0.01
+    hidden = Documents.of(held).split(0.1, 0)[1]
+    logs = np.log(seen / seen.sum())[hidden.words]
+    assert plain == pytest.approx(np.exp(-(hidden.numbers @ logs) / hidden.numbers.sum()))
     limit = completion_perplexity(topics[None], np.full(4, 0.2), Documents.of(held))
     assert limit * 0.99 < found < limit * 1.06
     assert plain > 1.4 * found
@@ -94,13 +117,20 @@ def test_left_to_right_is_unbiased_on_a_document_that_can_be_summed():
 def test_coherence_and_top_words(planted, fitted):
     counts = planted[2]
     scores = fitted.coherence(counts, 5)
-    assert scores.shape == (4,)
-    assert np.all((scores > -1) & (scores <= 1))
+    for score, topic in zip(scores, fitted.components_, strict=True):  # pair by pair
+        present = counts[:, np.argsort(-topic)[:5]] > 0
+        pairs = []
+        for i in range(5):
+            for j in range(i):
+                both = np.mean(present[:, i] & present[:, j])
+                mutual = np.log(both / (present[:, i].mean() * present[:, j].mean())) if both else 0.0
+                pairs.append(mutual / -np.log(both) if both else -1.0)
+        assert score == pytest.approx(np.mean(pairs))
     names = [f"w{i}" for i in range(60)]
     for topic, listed in zip(fitted.components_, fitted.top_words(5, names), strict=True):
         assert [word for word, *_ in listed] == [names[i] for i in np.argsort(-topic, kind="stable")[:5]]
         for _, mean, low, high in listed:
-            assert low <= mean <= high or high - low > 0
+            assert low < mean < high
 
 
 def test_names_of_columns_are_used(planted):
@@ -117,11 +147,103 @@ def test_save_and_load(tmp_path, planted, fitted):
     counts = planted[2][:10]
     np.testing.assert_array_equal(loaded.transform(counts), fitted.transform(counts))
     assert loaded.get_params() == fitted.get_params()
-    (tmp_path / "bad.npz").write_bytes(b"nonsense")
-    with pytest.raises(ValueError, match="damaged or not a saved LDA model"):
-        sc.LDA.load(tmp_path / "bad.npz")
+    np.testing.assert_array_equal(loaded.inflation_, fitted.inflation_)
+    assert (loaded.sampler_, loaded.seconds_) == ("gibbs", fitted.seconds_)
+    whole = (tmp_path / "model.npz").read_bytes()
+    flipped = bytearray(whole)
+    flipped[len(whole) // 2] ^= 255
+    np.save(tmp_path / "array.npy", np.ones(3))
+    for damaged in (b"nonsense", whole[:1000], bytes(flipped), (tmp_path / "array.npy").read_bytes()):
+        (tmp_path / "bad.npz").write_bytes(damaged)
+        with pytest.raises(ValueError, match="damaged or not a saved LDA model"):
+            sc.LDA.load(tmp_path / "bad.npz")
     with pytest.raises(FileNotFoundError):
         sc.LDA.load(tmp_path / "none.npz")
+
+
+def test_all_settings_are_saved(tmp_path, planted):
+    settings = {"alpha": [0.1, 0.2, 0.3], "sampler": sc.SCIR(sc.Decreasing(0.1)), "random_state": np.int64(5)}
+    model = sc.LDA(np.int64(3), max_iter=3, **settings).fit(planted[2])
+    model.vocabulary_ = np.array([f"<b>{i}" for i in range(60)], dtype=object)
+    model.save(tmp_path / "model.npz")
+    loaded = sc.LDA.load(tmp_path / "model.npz")
+    assert loaded.n_topics == 3
+    assert loaded.sampler == settings["sampler"]
+    np.testing.assert_array_equal(loaded.transform(planted[2][:9]), model.transform(planted[2][:9]))
+    assert loaded.top_words(2) == model.top_words(2)
+    with pytest.raises(ValueError, match="sampler cannot be written"):
+        sc.LDA(2, sampler=sc.SCIR(lambda t: 0.1), max_iter=2, random_state=0).fit(planted[2]).save(tmp_path / "x.npz")
+
+
+def test_the_matrix_is_left_alone():
+    stored = sp.csr_matrix((np.array([1, 0, 2, 0, 3]), np.array([2, 0, 1, 1, 2]), np.array([0, 3, 5])), shape=(2, 3))
+    before = [a.copy() for a in (stored.data, stored.indices, stored.indptr)]
+    model = sc.LDA(2, max_iter=3, random_state=0).fit(stored)
+    for old, new in zip(before, (stored.data, stored.indices, stored.indptr), strict=True):
+        np.testing.assert_array_equal(old, new)
+    np.testing.assert_array_equal(model.word_counts_, [0, 2, 4])
+    twice = sp.csr_matrix((np.array([200, 100], np.uint8), np.array([0, 0]), np.array([0, 2])), shape=(1, 2))
+    assert sc.LDA(2, max_iter=3, random_state=0).fit(twice).word_counts_[0] == 300
+
+
+def test_an_interrupted_fit_keeps_the_chains_that_ran(planted, monkeypatch):
+    from scirocco.models.lda.memory import KeptGibbs
+
+    step, calls = KeptGibbs.step, []
+
+    def interrupting(chain):
+        calls.append(1)
+        if len(calls) == 400:
+            signal.raise_signal(signal.SIGINT)
+        step(chain)
+
+    monkeypatch.setattr(KeptGibbs, "step", interrupting)
+    with pytest.warns(UserWarning, match="interrupted in chain 0"):
+        model = sc.LDA(4, alpha=0.2, beta=0.1, max_iter=10**6, n_chains=3, random_state=0).fit(planted[2])
+    assert len(calls) == 400
+    assert len(model.posterior_) == 1
+    assert model.perplexity(planted[2][:50]) < 0.7 * model.unigram_perplexity(planted[2][:50])
+
+
+def test_a_search_that_takes_all_passes_is_followed_by_one_of_the_sampler(planted):
+    model = sc.LDA(3, max_iter=1, random_state=0).fit(planted[2])  # would warn otherwise
+    assert model.n_iter_ > 1
+
+
+def test_streams_say_what_they_cannot_do(planted):
+    counts = planted[2][:20]
+    for settings, words in [
+        ({"sampler": "gibbs"}, "keeps all documents"),
+        ({"n_chains": 2}, "one chain with fixed priors"),
+        ({"learn_alpha": True}, "one chain with fixed priors"),
+        ({"sampler": sc.SCIRCV(0.1)}, "recentre_every"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            sc.LDA(3, **settings).partial_fit(counts)
+    model = sc.LDA(3, random_state=0).partial_fit(counts)
+    with pytest.raises(ValueError, match="cannot change within a stream"):
+        model.set_params(alpha=0.5).partial_fit(counts)
+
+
+def test_a_stream_goes_on_from_a_fit(planted, tmp_path):
+    model = sc.LDA(4, alpha=0.2, beta=0.1, max_iter=30, random_state=0).fit(planted[2][:200])
+    held = planted[2][260:]
+    before = model.perplexity(held)
+    model.save(tmp_path / "model.npz")
+    for again in (model, sc.LDA.load(tmp_path / "model.npz")):
+        again.partial_fit(planted[2][200:260])
+        assert again.documents_seen_ == 260
+        assert again.perplexity(held) < 1.1 * before
+
+
+def test_a_stated_length_is_kept(planted):
+    # Total weight is that of the tokens, however often they come.
+    model = sc.LDA(3, sampler=sc.SCIR(0.5), total_documents=320, random_state=0)
+    for _ in range(4):
+        for first in range(0, 320, 64):
+            model.partial_fit(planted[2][first : first + 64])
+    assert model._stream.weights.totals.sum() == pytest.approx(planted[2].sum(), rel=0.05)
+    assert model.n_iter_ == 4
 
 
 def test_partial_fit_follows_a_stream(planted):
@@ -186,13 +308,14 @@ def test_priors_are_learnt():
 
 def test_recorder_keeps_the_second_half_at_equal_intervals():
     recorder = Recorder(5)
-    for t in range(1, 101):
-        recorder.add(np.array([float(t)]), np.array([float(t)]) if recorder.due else None)
-    draws = recorder.posterior()[:, 0]
-    assert 3 <= len(draws) <= 10
-    assert np.all(np.diff(draws) == recorder.interval)
-    assert draws[0] > 45
-    assert recorder.mean()[0] == pytest.approx(75, abs=10)
+    for t in range(1, 401):
+        recorder.add(np.array([[t / 400, 1 - t / 400]]), np.array([float(t)]) if recorder.due else None)
+        draws = recorder.posterior()[:, 0]
+        assert len(draws) == min(5, (t + 1) // 2)
+        assert draws[0] > t // 2
+        assert np.diff(draws).max(initial=0) <= 2 * recorder.interval
+        assert len(recorder.draws) < 10
+    assert recorder.mean()[0] == pytest.approx([0.75, 0.25], abs=0.03)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +330,11 @@ def test_recorder_keeps_the_second_half_at_equal_intervals():
         ({"burn_in": 20}, None, "burn_in must be below sweeps"),
         ({"max_seconds": -1.0}, None, "max_seconds must be"),
         ({"batch_size": 0}, None, "batch_size must be"),
-        ({"warm_passes": -1}, None, "warm_passes must not be negative"),
+        ({"warm_passes": -1}, None, "warm_passes must be finite and at least 0"),
+        ({"n_jobs": 0}, None, "n_jobs must be"),
+        ({"learn_beta": True, "beta": [0.1] * 5}, None, "learn_beta learns one number"),
+        ({"sampler": sc.simplex.Exact()}, None, "sampler must be one of"),
+        ({"sampler": "sgld_cv", "estimator": "saga"}, None, "has its own estimator"),
         ({}, np.array([[1, -1, 0, 0, 0]]), "counts must be 0 or more; got -1 in document 0"),
         ({}, np.zeros((4, 5), int), "the corpus has no words"),
     ],
@@ -225,6 +352,8 @@ def test_bad_requests(planted, fitted):
         (lambda: fitted.perplexity(counts, held_out=1.0), "held_out must lie strictly"),
         (lambda: fitted.perplexity(np.zeros((2, 60), int)), "no words"),
         (lambda: fitted.top_words(0), "n must be"),
+        (lambda: fitted.coherence(counts, 1), "n must be"),
+        (lambda: fitted.perplexity(counts, max_draws=0), "max_draws must be"),
         (lambda: fitted.top_words(3, ["a"]), "vocabulary must name all 60"),
         (lambda: fitted.transform(counts[:, :7]), "features"),
     ]:

@@ -214,6 +214,58 @@ def test_inflation_is_predicted(planted, exact, sampler):
     assert np.median(measured / predicted[often]) == pytest.approx(1, abs=0.12)
 
 
+SAMPLERS = {
+    "gibbs": "gibbs", "collapsed": "collapsed", "scir": SCIR(0.05), "scir_cv": SCIRCV(0.05),
+    "scir_cv_given": None, "scir_cv_renewed": SCIRCV(0.05, recentre_every=20, centre_batch=0.5),
+    "scir_cv_seen": SCIRCV(0.05, recentre_every=20, centre_from="seen"), "sgrld": sc.SGRLD(0.001), "sgld": "sgld",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("where", ["memory", "disk"])
+@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.filterwarnings("ignore:the noise of minibatches")
+def test_one_topic_has_a_known_mean(tmp_path, name, where):
+    # With a single topic nothing is latent: the mean is (beta + counts) / total, whatever minibatches do. A quarter
+    # of the documents is empty, and the last ones, in a block of their own, have a word that no other has.
+    rng = np.random.default_rng(0)
+    counts = rng.poisson([1.0, 0.5, 0.2, 0.2, 0.0], (603, 5)) * (rng.random(603) > 0.25)[:, None]
+    counts[600:, 4] = 1
+    mean = (0.5 + counts.sum(axis=0)) / (2.5 + counts.sum())
+    sampler = SAMPLERS[name]
+    if name == "scir_cv_given":
+        sampler = SCIRCV(0.05, centre=0.5 + counts.sum(axis=0)[None])
+    data = counts
+    if where == "disk":
+        sc.corpora.write_corpus(tmp_path / "corpus", [counts[:300], counts[300:]], 5)
+        data = sc.corpora.Corpus(tmp_path / "corpus", block_entries=200)
+        assert data.blocks > 2
+    model = sc.LDA(1, beta=0.5, sampler=sampler, batch_size=60, max_iter=60, warm_passes=1, random_state=0).fit(data)
+    error = np.abs(model.components_[0] - mean)
+    # A centre follows the noise of its batch, minibatches from disk are alike within a block.
+    noisy = "sg" in name or "renewed" in name or where == "disk"
+    assert np.all(error < (0.016 if noisy else 0.008))  # sds of the posterior are up to 0.018
+    assert model.components_[0, 4] < 0.012
+
+
+def test_empty_minibatches_count():
+    counts = np.zeros((200, 6), int)
+    counts[:50] = np.random.default_rng(0).poisson(1.0, (50, 6))
+    chains = sc.LDA(2, sampler=SCIR(0.05), total_documents=200, random_state=0)
+    rng, totals = np.random.default_rng(1), []
+    for step in range(2000):
+        chains.partial_fit(counts[[rng.integers(200)]])
+        if step > 400:
+            totals.append(chains._stream.weights.totals.sum())
+    assert np.mean(totals) == pytest.approx(counts.sum() + 0.6, rel=0.1)
+
+
+def test_a_search_of_no_passes(planted):
+    counts = np.random.default_rng(0).poisson(1.0, (60, 20))
+    for sampler in ("sgld", "sgnht"):
+        model = sc.LDA(3, sampler=sampler, warm_passes=0, max_iter=3, batch_size=10, random_state=0).fit(counts)
+        assert np.all(np.isfinite(model.components_))
+
+
 def test_bad_requests(planted):
     counts = np.eye(4, dtype=int)
     with pytest.raises(ValueError, match="needs a sampler on natural parameters"):

@@ -47,7 +47,9 @@ class Documents:
         counts: they are rounded, with a warning.
         """
         rows = sp.csr_array(matrix)
-        rows.sum_duplicates()
+        if not rows.has_canonical_format:  # in a copy: the matrix is the user's
+            rows = rows.astype(np.float64 if rows.dtype.kind == "f" else np.int64, copy=True)
+            rows.sum_duplicates()
         data = rows.data
         if data.size and not np.all(np.isfinite(data)):
             raise ValueError("counts must be finite; the matrix has NaN or infinite entries")
@@ -64,7 +66,7 @@ class Documents:
             raise ValueError(f"counts must be below 2^31; got {data.max():g}")
         numbers = (np.round(data) if data.dtype.kind == "f" else data).astype(np.int32)
         if numbers.size and not numbers.min():
-            rows.data = numbers
+            rows = sp.csr_array((numbers, rows.indices.copy(), rows.indptr.copy()), shape=rows.shape)
             rows.eliminate_zeros()
             numbers = rows.data
         return cls(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), numbers, rows.shape[1])
@@ -86,14 +88,24 @@ class Documents:
 
     def take(self, documents: np.ndarray | slice) -> Documents:
         """Some of the documents."""
-        chosen = np.arange(self.size)[documents]
-        starts = np.concatenate([[0], np.cumsum(np.diff(self.starts)[chosen])])
+        chosen = np.arange(*documents.indices(self.size)) if isinstance(documents, slice) else documents
+        starts = np.concatenate([[0], np.cumsum(self.starts[chosen + 1] - self.starts[chosen])])
         entries = self.entries(chosen)
         return Documents(starts, self.words[entries], self.numbers[entries], self.vocabulary)
 
+    @staticmethod
+    def joined(parts: list[Documents]) -> Documents:
+        """Some documents after others."""
+        ends = np.cumsum([0, *(part.starts[-1] for part in parts)])
+        starts = [part.starts[1:] + end for part, end in zip(parts, ends[:-1], strict=True)]
+        return Documents(
+            np.concatenate([[0], *starts]), np.concatenate([part.words for part in parts]),
+            np.concatenate([part.numbers for part in parts]), parts[0].vocabulary,
+        )  # fmt: skip
+
     def entries(self, documents: np.ndarray) -> np.ndarray:
         """Where the entries of some documents stand, document after document."""
-        widths = np.diff(self.starts)[documents]
+        widths = self.starts[documents + 1] - self.starts[documents]
         ends = np.cumsum(widths)
         return np.repeat(self.starts[documents] - (ends - widths), widths) + np.arange(ends[-1] if ends.size else 0)
 

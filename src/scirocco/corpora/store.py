@@ -9,7 +9,8 @@ A corpus is a folder with a Zarr v3 group ``corpus.zarr`` and a file ``vocabular
 | ``numbers`` | int32 | how often it occurs |
 
 and the attributes ``format``, ``documents``, ``tokens`` and ``vocabulary`` (its size), written last: a folder without
-them is the rest of a writing that was interrupted. Reading holds one block of documents at a time.
+them is the rest of a writing that was interrupted, and is written over. The fill value is -1, so that a chunk that is
+missing is noticed. Reading holds one block of documents at a time.
 """
 
 from __future__ import annotations
@@ -52,13 +53,20 @@ class Corpus:
         self.size, self.tokens, self.vocabulary = (int(facts[n]) for n in ("documents", "tokens", "vocabulary"))
         if self._starts.shape != (self.size + 1,) or self._words.shape != self._numbers.shape:  # type: ignore[union-attr]
             raise ValueError(f"{self.path} is damaged: its arrays do not fit each other")
+        if len(self.words) != self.vocabulary:
+            raise ValueError(
+                f"{self.path} is damaged: vocabulary.txt has {len(self.words)} words, not {self.vocabulary}"
+            )
         entries = max(1, self._words.shape[0])  # type: ignore[union-attr]
         self.block_size = int(np.clip(block_entries * self.size // entries, 1, max(1, self.size)))
 
     @property
     def words(self) -> list[str]:
         """The vocabulary."""
-        return (self.path / "vocabulary.txt").read_text(encoding="utf-8").splitlines()
+        try:
+            return (self.path / "vocabulary.txt").read_text(encoding="utf-8").splitlines()
+        except (FileNotFoundError, UnicodeDecodeError) as error:
+            raise ValueError(f"{self.path} is damaged: vocabulary.txt cannot be read, {error}") from error
 
     @property
     def blocks(self) -> int:
@@ -67,18 +75,24 @@ class Corpus:
 
     def read(self, begin: int, end: int) -> Documents:
         """Documents ``begin`` to ``end``."""
-        starts = np.asarray(self._starts[begin : end + 1])  # type: ignore[index]
-        if np.any(np.diff(starts) < 0) or starts[-1] > self._words.shape[0]:  # type: ignore[union-attr]
+        starts = self._part(self._starts, begin, end + 1)
+        if starts[0] < 0 or np.any(np.diff(starts) < 0) or starts[-1] > self._words.shape[0]:  # type: ignore[union-attr]
             raise ValueError(f"{self.path} is damaged: documents {begin} to {end} have no valid borders")
-        words = np.asarray(self._words[starts[0] : starts[-1]])  # type: ignore[index]
-        numbers = np.asarray(self._numbers[starts[0] : starts[-1]])  # type: ignore[index]
+        words, numbers = (self._part(a, starts[0], starts[-1]) for a in (self._words, self._numbers))
         if words.size and not (words.min() >= 0 and words.max() < self.vocabulary and numbers.min() > 0):
             raise ValueError(f"{self.path} is damaged: documents {begin} to {end} have words outside the vocabulary")
         return Documents(starts - starts[0], words, numbers, self.vocabulary)
 
+    def _part(self, array: Any, begin: int, end: int) -> np.ndarray:
+        try:
+            return np.asarray(array[begin:end])
+        except (RuntimeError, ValueError, OSError) as error:  # of a chunk that cannot be decoded
+            raise ValueError(f"{self.path} is damaged: {error}") from error
+
     def block(self, number: int) -> Documents:
         """Block ``number``, from 0."""
-        return self.read(number * self.block_size, min(self.size, (number + 1) * self.block_size))
+        borders = np.linspace(0, self.size, self.blocks + 1).astype(int)  # blocks of equal size, or nearly
+        return self.read(int(borders[number]), int(borders[number + 1]))
 
     def __iter__(self) -> Iterator[Documents]:
         """All blocks in order."""
@@ -96,6 +110,16 @@ class Corpus:
         return f"<Corpus: {self.size:,} documents, {self.tokens:,} tokens, {self.vocabulary:,} words, in {self.path}>"
 
 
+def _is_whole(folder: Path) -> bool:
+    """Whether a folder's corpus was written to its end."""
+    import zarr
+
+    try:
+        return "format" in zarr.open_group(str(folder / "corpus.zarr"), mode="r").attrs
+    except (KeyError, ValueError, OSError):
+        return False
+
+
 def write_corpus(path: str | Path, blocks: Iterable[Any], vocabulary: Sequence[str] | int) -> Corpus:
     """Write matrices of counts (documents x words), one after the other, as a corpus on disk.
 
@@ -110,16 +134,17 @@ def write_corpus(path: str | Path, blocks: Iterable[Any], vocabulary: Sequence[s
     import zarr
 
     folder = Path(path)
-    if (folder / "corpus.zarr").exists():
+    if (folder / "corpus.zarr").exists() and _is_whole(folder):
         raise FileExistsError(f"{folder} holds a corpus already; it is left alone")
-    names = [str(i) for i in range(vocabulary)] if isinstance(vocabulary, int) else [str(word) for word in vocabulary]
-    bad = [name for name in names if len(name.splitlines()) != 1]
+    counted = isinstance(vocabulary, int | np.integer)
+    names = [str(i) for i in range(int(vocabulary))] if counted else [str(word) for word in vocabulary]  # type: ignore[arg-type, union-attr]
+    bad = [name for name in names if name.splitlines() != [name]]
     if bad:
         raise ValueError(f"words must be one line of text each; got {bad[0]!r}")
     folder.mkdir(parents=True, exist_ok=True)
     group = zarr.open_group(str(folder / "corpus.zarr"), mode="w")
     arrays = {
-        name: group.create_array(name, shape=(size,), chunks=(CHUNK,), dtype=dtype)
+        name: group.create_array(name, shape=(size,), chunks=(CHUNK,), dtype=dtype, fill_value=-1)
         for name, size, dtype in (("starts", 1, "int64"), ("words", 0, "int32"), ("numbers", 0, "int32"))
     }
     arrays["starts"][:] = np.zeros(1, np.int64)

@@ -49,28 +49,34 @@ def read_texts(paths: str | Path | Iterable[str | Path], *, field: str = "text")
 
     A folder stands for the text files in it, each one document.
     """
-    listed = [Path(paths)] if isinstance(paths, str | Path) else [Path(p) for p in paths]
-    for path in listed:
-        if path.is_dir():
-            for file in sorted(path.glob("*.txt")):
-                yield file.read_text(encoding="utf-8")
-            continue
-        if not path.is_file():
-            raise FileNotFoundError(f"paths must name existing files or folders; {path} does not exist")
-        with path.open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, 1):
-                if not line.strip():
-                    continue
-                if path.suffix not in (".jsonl", ".ndjson"):
-                    yield line
-                    continue
-                try:
-                    entry = json.loads(line)
-                except json.JSONDecodeError as error:
-                    raise ValueError(f"{path}, line {number}, is not JSON: {error}") from error
-                if not isinstance(entry, dict) or not isinstance(entry.get(field), str):
-                    raise ValueError(f"{path}, line {number}, has no text in the field {field!r}")
-                yield entry[field]
+    for path in [Path(paths)] if isinstance(paths, str | Path) else [Path(p) for p in paths]:
+        try:
+            yield from _texts_of(path, field)
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path} is not text in UTF-8: {error}") from error
+
+
+def _texts_of(path: Path, field: str) -> Iterator[str]:
+    if path.is_dir():
+        for file in sorted(path.glob("*.txt")):
+            yield file.read_text(encoding="utf-8")
+        return
+    if not path.is_file():
+        raise FileNotFoundError(f"paths must name existing files or folders; {path} does not exist")
+    with path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            if path.suffix not in (".jsonl", ".ndjson"):
+                yield line
+                continue
+            try:
+                entry = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise ValueError(f"{path}, line {number}, is not JSON: {error}") from error
+            if not isinstance(entry, dict) or not isinstance(entry.get(field), str):
+                raise ValueError(f"{path}, line {number}, has no text in the field {field!r}")
+            yield entry[field]
 
 
 def build_vocabulary(
@@ -109,6 +115,7 @@ def corpus_from_text(
     Words outside the vocabulary are left out; documents without words are kept, empty.
     """
     split = tokenizer or Tokenizer()
+    paths = [paths] if isinstance(paths, str | Path) else list(paths)  # read twice
     if vocabulary is None:
         vocabulary = build_vocabulary(
             read_texts(paths, field=field), split, min_documents=min_documents, max_share=max_share, max_words=max_words

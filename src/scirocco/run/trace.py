@@ -15,12 +15,15 @@ from scirocco.run import checkpoint
 from scirocco.run.moments import Moments
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import pandas as pd
     import xarray as xr
 
+    from scirocco.postprocess.zero_variance import ZeroVariance
+
 MAX_ROWS = 200
+GRADIENT = "gradient__"  # what the names of stored gradients begin with
 
 
 @dataclass(frozen=True)
@@ -64,12 +67,24 @@ class Trace:
         self._draws, self.count, self.moments = draws, count, moments
         self.bias, self.stopped, self.seconds = bias, stopped, seconds
         self.meta = meta or {}
-        self._posterior: xr.Dataset | None = None
+        self._stored: xr.Dataset | None = None
 
     @property
     def posterior(self) -> xr.Dataset:
         """The draws; those on disk are read when used."""
-        if self._posterior is None:
+        stored = self._dataset
+        return stored[[name for name in stored.data_vars if not str(name).startswith(GRADIENT)]]
+
+    @property
+    def gradients(self) -> xr.Dataset | None:
+        """Estimates of grad U at the draws, named like the parameters, if the run kept them."""
+        names = {n: str(n).removeprefix(GRADIENT) for n in self._dataset.data_vars if str(n).startswith(GRADIENT)}
+        return self._dataset[list(names)].rename(names) if names else None
+
+    @property
+    def _dataset(self) -> xr.Dataset:
+        """Everything that was stored."""
+        if self._stored is None:
             import xarray as xr
 
             if isinstance(self._draws, Path):
@@ -86,8 +101,8 @@ class Trace:
                 found = xr.Dataset()
             sizes = {"chain": found.sizes.get("chain", 0), "draw": self.count if found.data_vars else 0}
             named = found.assign_coords({dim: np.arange(size) for dim, size in sizes.items()})
-            self._posterior = named.assign_attrs(inference_library="scirocco")
-        return self._posterior
+            self._stored = named.assign_attrs(inference_library="scirocco")
+        return self._stored
 
     @property
     def mean(self) -> dict[str, np.ndarray]:
@@ -138,6 +153,43 @@ class Trace:
                 }
         return Summary(pd.DataFrame.from_dict(rows, orient="index"), self.bias, note)
 
+    def zero_variance(
+        self, function: Callable[..., Any] | None = None, *, degree: int = 1, ridge: float | None = None
+    ) -> ZeroVariance:
+        """The posterior mean of a function of the parameters, corrected by zero-variance control variates.
+
+        The run must have kept its gradients, ``sample(..., gradients=True)``. ``function`` takes the parameters of one
+        draw by name (or the array, if there is only one) and returns an array; without it all parameters are averaged,
+        one after the other. ``degree`` is that of the polynomial, 1 or 2.
+        """
+        from scirocco.postprocess.zero_variance import zero_variance
+
+        slopes, draws = self.gradients, self.posterior
+        if slopes is None:
+            raise ValueError("the run kept no gradients: sample(..., gradients=True)")
+        missing = [str(name) for name in slopes.data_vars if name not in draws]
+        if missing:
+            raise ValueError(f"the draws of {missing} were not stored: run without collect=")
+        names = [str(name) for name in slopes.data_vars]
+        theta, gradient = (
+            np.concatenate([data[n].values.reshape(*data[n].shape[:2], -1) for n in names], axis=-1, dtype=np.float64)
+            for data in (draws, slopes)
+        )
+        values = theta if function is None else self._evaluated(function)
+        return zero_variance(values, theta, gradient, degree=degree, ridge=ridge)
+
+    def _evaluated(self, function: Callable[..., Any]) -> np.ndarray:
+        """A function of each draw, (chain, draw, ...)."""
+        arrays = {str(name): variable.values for name, variable in self.posterior.data_vars.items()}
+        only = next(iter(arrays)) if len(arrays) == 1 else None
+        chains, count = next(iter(arrays.values())).shape[:2]
+
+        def at(chain: int, draw: int) -> Any:
+            params = {name: array[chain, draw] for name, array in arrays.items()}
+            return np.asarray(function(params if only is None else params[only]), np.float64)
+
+        return np.array([[at(chain, draw) for draw in range(count)] for chain in range(chains)])
+
     def _moment_table(self) -> pd.DataFrame:
         import pandas as pd
 
@@ -161,7 +213,7 @@ class Trace:
         folder.mkdir(parents=True, exist_ok=True)
         fresh = folder / "draws.zarr.new"
         shutil.rmtree(fresh, ignore_errors=True)
-        self.posterior.load().to_zarr(fresh, mode="w", consolidated=False)
+        self._dataset.load().to_zarr(fresh, mode="w", consolidated=False)
         shutil.rmtree(folder / "draws.zarr", ignore_errors=True)
         fresh.rename(folder / "draws.zarr")
         arrays = {f"mean/{name}": a for name, a in self.moments.mean.items()}

@@ -105,9 +105,9 @@ class Natural(SimplexSampler):
         """The predicted sd of theta over that of the posterior, given its curvature and the variance of the counts."""
         if not isinstance(self.sampler, KnownLaw):
             return None
-        outline = jax.eval_shape(self.sampler.init, jax.random.key(0), jax.ShapeDtypeStruct((1,), jnp.float32))
-        state = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), outline)
-        state = state._replace(step=jnp.int32(weights.steps))
+        blank = jax.ShapeDtypeStruct(weights.theta.shape, jnp.float32)
+        outline = jax.eval_shape(self.sampler.init, jax.random.key(0), blank)
+        state = jax.tree.unflatten(jax.tree.structure(outline), [jnp.asarray(leaf) for leaf in weights.inner])
         variance = np.asarray(self.sampler.stationary_variance(state, parameter, noise))
         return np.sqrt(variance * parameter)
 

@@ -8,20 +8,24 @@ that are exact, from a stream by the stochastic gradient samplers of the simplex
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import time
 import warnings
+import zlib
 from functools import partial
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
+from scipy import stats
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from scirocco.checks import positive_array, require_choice, require_count
+from scirocco.checks import positive_array, real_array, require_choice, require_count
 from scirocco.compiled import available_threads
 from scirocco.corpora.documents import Documents
 from scirocco.corpora.store import Corpus
@@ -30,15 +34,16 @@ from scirocco.models.lda.alignment import align
 from scirocco.models.lda.estimates import ESTIMATES, Controlled, Remembered
 from scirocco.models.lda.memory import CollapsedGibbs, KeptGibbs
 from scirocco.models.lda.minibatches import BlockMinibatches, Minibatches
-from scirocco.models.lda.recording import Recorder
+from scirocco.models.lda.recording import STRETCHES, Recorder
 from scirocco.models.lda.stream import StreamChain, StreamFit
 from scirocco.models.lda.warm_up import WarmUp
+from scirocco.run.describe import describe, is_opaque, rebuild
 from scirocco.run.progress import Progress
 from scirocco.run.runner import Interrupt
 from scirocco.samplers import SGHMC, SGLD, SGNHT
 from scirocco.samplers.base import Sampler
 from scirocco.schedules import Decreasing
-from scirocco.simplex import SCIR, SCIRCV, SGRLD, Natural, SimplexSampler
+from scirocco.simplex import SCIR, SCIRCV, SGRLD, Exact, Natural, SimplexSampler
 
 IN_MEMORY = ("gibbs", "collapsed")
 NATURAL = ("sgld", "sgld_cv", "sghmc", "sgnht")
@@ -50,9 +55,12 @@ WARM_SHARE = 0.4  # of a time budget, at most
 STREAM_BATCH = 500  # documents
 TRANSFORM_DRAWS = 5  # draws of the topics that document weights are averaged over
 PROGRESS = 1000  # units of the bar
+RECORD_STEPS = 10  # calls of partial_fit from record to record
+QUICK = 10**6  # weights, so few that a record at each call costs little
 NOISY = 1.5  # sds inflated by more than this are worth a warning
 
 
+FACTS = ("n_iter_", "seconds_", "sampler_", "documents_seen_")  # kept when a model is saved
 WordInterval = tuple[Any, float, float, float]
 
 
@@ -88,6 +96,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     posterior_ : draws of the topics, (chain, draw, topic, word).
     inflation_ : of stream samplers whose law is known, the predicted sd of each word in each topic over that of the
         posterior, (topic, word): what the noise of minibatches adds. None for the others; exact ones have 1.
+    sampler_ : the sampler that ran: "auto" decided.
     n_iter_ : passes that were made.
     seconds_ : time that ``fit`` took.
 
@@ -101,7 +110,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     def __init__(
         self, n_topics: int = 50, *, alpha: Any = 0.1, beta: Any = 0.05, sampler: Any = "auto",
         estimator: str = "plain", batch_size: int | None = None, max_iter: int = 100,
-        max_seconds: float | None = None, n_chains: int = 1, n_draws: int = 10, sweeps: int = 10, burn_in: int = 3,
+        max_seconds: float | None = None, n_chains: int = 1, n_draws: int = 20, sweeps: int = 10, burn_in: int = 3,
         warm_passes: float | None = None, learn_alpha: bool = False, learn_beta: bool = False,
         total_documents: int | None = None, n_jobs: int | None = None, random_state: Any = None, verbose: bool = False,
     ) -> None:  # fmt: skip
@@ -137,92 +146,142 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         """Sample the topics of counts, a matrix documents x words, or of a ``corpora.Corpus`` on disk."""
         del y
         began = time.perf_counter()
-        documents = self._corpus(X)
+        documents, kind = self._corpus(X)
         alpha, beta = self._settings(documents.vocabulary)
         if not documents.tokens:
             raise ValueError("the corpus has no words: every count is 0")
         seed = self._seed()
-        recorders, priors, inflated, passes = [], [], [], 0.0
+        self.word_counts_ = documents.word_counts()
+        chains: list[Any] = []
+        recorders: list[Recorder] = []
         with Interrupt() as interrupt, Progress(PROGRESS, 0, self.verbose) as bar:
             for number in range(self.n_chains):
                 deadline = self._deadline(began, number)
                 since = time.perf_counter()
                 warm_deadline = since + WARM_SHARE * (deadline - since)
-                chain = self._chain(documents, alpha, beta, seed, number)
+                chain = self._chain(kind, documents, alpha, beta, seed, number)
                 recorder = Recorder(self.n_draws)
-                target = 0.0
-                while chain.passes < self.max_iter and time.perf_counter() < deadline and not interrupt.asked:
+                target, end = 0.0, float(self.max_iter)
+                while chain.passes < end and time.perf_counter() < deadline and not interrupt.asked:
                     if not chain.warm.done and time.perf_counter() > warm_deadline:
                         chain.warm.stop()
                     chain.step()
+                    if not chain.sampling:
+                        end = max(self.max_iter, chain.passes + 1)  # a search on a small corpus may take them all
                     if chain.sampling and chain.passes >= target:
                         target = chain.passes + chain.record_every
                         recorder.add(chain.mean(), chain.draw() if recorder.due else None)
                     now = time.perf_counter()
                     share = min(1.0, max(chain.passes / self.max_iter, (now - since) / (deadline - since)))
                     bar.update(int((number + share) / self.n_chains * PROGRESS), recorder.count, now - began)
-                if not chain.sampling:
-                    warnings.warn(
-                        "fit stopped before the sampler began: the topics are those of the search for a start, without "
-                        "uncertainty. Give it more time (the first fit also compiles)",
-                        stacklevel=2,
-                    )
-                if not recorder.draws:  # stopped before the first draw
+                if not recorder.draws and (chain.sampling or not any(c.sampling for c in chains)):
                     recorder.add(chain.mean(), chain.draw())
-                recorders.append(recorder)
-                priors.append((chain.alpha, chain.beta))
-                inflated.append(chain.inflation())
-                passes = max(passes, chain.passes)
-        self._keep(recorders, documents, priors, inflated)
-        self.n_iter_, self.seconds_ = passes, time.perf_counter() - began
+                if recorder.draws:
+                    chains.append(chain)
+                    recorders.append(recorder)
+                if interrupt.asked:
+                    warnings.warn(f"fit was interrupted in chain {number}: it stops with what it has", stacklevel=2)
+                    break
+        sampled = [pair for pair in zip(chains, recorders, strict=True) if pair[0].sampling]
+        if not sampled:
+            warnings.warn(
+                "fit stopped before the sampler began: the topics are those of the search for a start, without "
+                "uncertainty. Give it more time (the first fit also compiles)",
+                stacklevel=2,
+            )
+        self._keep(sampled or [(chains[0], recorders[0])], alpha)
+        self.sampler_ = kind if isinstance(kind, str) else type(kind).__name__
+        self.documents_seen_ = documents.size
+        self.n_iter_, self.seconds_ = max(c.passes for c in chains), time.perf_counter() - began
         self._stream: StreamChain | None = None
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> LDA:
-        """One minibatch of a stream. The topics follow a stochastic gradient sampler, by default SCIR."""
+        """One minibatch of a stream. The topics follow a stochastic gradient sampler, by default SCIR.
+
+        After ``fit`` or ``load`` the stream goes on from the topics that were found. With very many words and topics
+        ``components_`` and ``posterior_`` are brought up to date at every tenth call only.
+        """
         del y
-        fresh = not hasattr(self, "components_") or getattr(self, "_stream", None) is None
-        documents = self._documents(X, reset=fresh)
+        fresh = getattr(self, "_stream", None) is None
+        documents = self._documents(X, reset=not hasattr(self, "components_"))
         alpha, beta = self._settings(documents.vocabulary)
+        self._require_stream()
+        if fresh:
+            self._begin_stream(documents.vocabulary, alpha, beta)
+        stream = self._stream
+        assert stream is not None
+        same = np.array_equal(stream.alpha, alpha.astype(np.float32))
+        if not same or not np.array_equal(stream.weights.prior[:, 0], beta):
+            raise ValueError("n_topics, alpha and beta cannot change within a stream: make a new model, or call fit")
+        self.documents_seen_ += documents.size
+        self._words += documents.word_counts()
+        total = self.total_documents or self.documents_seen_
+        renewed = isinstance(stream.sampler, SCIRCV) and stream.sampler.centre_due(stream.steps)
+        stream.step(documents, total, larger=documents if renewed else None)  # a stream has no more
+        if stream.steps == 1 or stream.steps % RECORD_STEPS == 0 or stream.weights.theta.size <= QUICK:
+            topics = stream.draw()
+            self._recorder.add(topics, topics if self._recorder.due else None)
+            self.posterior_ = self._recorder.posterior()[None]
+            self.components_ = self._recorder.mean()
+        self.word_counts_ = self._words.copy()
+        self.n_iter_ = self.documents_seen_ / total
+        return self
+
+    def _require_stream(self) -> None:
+        """Reject what a stream cannot have."""
         if self.estimator != "plain" or (isinstance(self.sampler, str) and self.sampler in NATURAL):
             raise ValueError(
                 "partial_fit neither searches for a start nor reads anything twice: give a sampler with its step size, "
                 "such as sc.SGLD(1e-5), and estimator='plain'"
             )
-        if fresh:
-            self._stream = self._stream_chain(documents.vocabulary, alpha, beta, self._seed(), 0, warm=False)
-            self._recorder, self._seen, self._words = Recorder(self.n_draws), 0, np.zeros(documents.vocabulary)
-        assert self._stream is not None
-        self._seen += documents.size
-        self._words += documents.word_counts()
-        total = max(self._seen, self.total_documents or 0)
-        if documents.tokens:
-            sampler = self._stream.sampler
-            renewed = isinstance(sampler, SCIRCV) and sampler.centre_due(self._stream.steps)
-            self._stream.step(documents, total, larger=documents if renewed else None)  # a stream has no more
-        self._recorder.add(self._stream.mean(), self._stream.draw() if self._recorder.due else None)
-        if not self._recorder.draws:
-            return self
-        self.alpha_, self.beta_ = alpha, beta
-        self.posterior_ = self._recorder.posterior()[None]
-        self.components_ = self._recorder.mean()
-        self.word_counts_ = self._words.copy()
-        self.inflation_ = None  # one minibatch does not tell
-        self.n_iter_ = self._seen / total
-        self._n_features_out = self.n_topics
-        return self
+        if isinstance(self.sampler, SCIRCV) and self.sampler.recentre_every is None:
+            raise ValueError("partial_fit cannot count everything for a centre: give SCIRCV recentre_every=")
+        if isinstance(self.sampler, str) and self.sampler in IN_MEMORY:
+            raise ValueError(f"sampler={self.sampler!r} keeps all documents: call fit, or take 'scir' for a stream")
+        if self.learn_alpha or self.learn_beta or self.n_chains > 1:
+            raise ValueError("partial_fit runs one chain with fixed priors: leave n_chains, learn_alpha, learn_beta")
 
-    def _corpus(self, X: Any) -> Documents | Corpus:
-        """A matrix as documents; a corpus on disk as it is, unless it may as well be in memory."""
-        if not isinstance(X, Corpus):
-            return self._documents(X, reset=True)
+    def _begin_stream(self, words: int, alpha: np.ndarray, beta: np.ndarray) -> None:
+        known = hasattr(self, "components_")
+        self._stream = self._stream_chain(self.sampler, words, alpha, beta, self._seed(), 0, warm=known)
+        self._recorder = Recorder(self.n_draws)
+        if not known:
+            self.documents_seen_, self._words = 0, np.zeros(words)
+        elif self.components_.shape == (self.n_topics, words):
+            self._words = self.word_counts_.copy()
+            share = self.components_.T * (self._words.sum() / self.n_topics)
+            self._stream.begin_at(share + beta[:, None])
+        else:
+            raise ValueError(f"n_topics is {self.n_topics}, but the model was fitted with {len(self.components_)}")
+        self.alpha_, self.beta_, self.inflation_ = alpha, beta, None  # one minibatch does not tell
+        self.sampler_ = self.sampler if isinstance(self.sampler, str) else type(self.sampler).__name__
+        self._n_features_out = self.n_topics
+
+    def _corpus(self, X: Any) -> tuple[Documents | Corpus, Any]:
+        """A matrix as documents, a corpus on disk as it is unless it may as well be in memory; and the sampler.
+
+        "auto" is decided here, once for all chains.
+        """
         require_count("n_topics", self.n_topics)
+        auto = isinstance(self.sampler, str) and self.sampler == "auto"
+        self.__dict__.pop("vocabulary_", None)
+        if not isinstance(X, Corpus):
+            documents = self._documents(X, reset=True)
+            return documents, ("gibbs" if _fits(documents, self) else "scir") if auto else self.sampler
         self.n_features_in_ = X.vocabulary
-        self.feature_names_in_ = np.array(X.words, dtype=object)
-        kept = self.sampler in IN_MEMORY or self.estimator == "saga"
-        return X.load() if kept or (self.sampler == "auto" and _fits(X, self.n_topics)) else X
+        self.__dict__.pop("feature_names_in_", None)
+        self.vocabulary_ = np.array(X.words, dtype=object)
+        kind = ("gibbs" if _fits(X, self) else "scir") if auto else self.sampler
+        kept = (isinstance(kind, str) and kind in IN_MEMORY) or self.estimator == "saga"
+        return X.load() if kept else X, kind
 
     def _documents(self, X: Any, *, reset: bool) -> Documents:
+        if isinstance(X, Corpus):
+            if X.vocabulary != getattr(self, "n_features_in_", X.vocabulary):
+                raise ValueError(f"the corpus has {X.vocabulary} words, but the model {self.n_features_in_}")
+            self.n_features_in_ = X.vocabulary
+            return X.load()
         checked = validate_data(
             self, X, reset=reset, accept_sparse="csr",
             dtype=[np.float64, np.float32, np.int64, np.int32, np.uint16, np.uint8],
@@ -241,9 +300,23 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
                 require_count(name, getattr(self, name))
         if self.max_seconds is not None:
             positive_array("max_seconds", self.max_seconds)
+        self._require_sampler()
+        if self.warm_passes is not None:
+            real_array("warm_passes", self.warm_passes, least=0.0)
+        if self.n_jobs not in (None, -1):
+            require_count("n_jobs", self.n_jobs)
+        alpha, beta = positive_array("alpha", self.alpha), positive_array("beta", self.beta)
+        for name, value, size in (("alpha", alpha, self.n_topics), ("beta", beta, vocabulary)):
+            if value.shape not in ((), (size,)):
+                raise ValueError(f"{name} must be a number or {size} of them; got shape {value.shape}")
+        if self.learn_beta and beta.ndim:
+            raise ValueError("learn_beta learns one number: give beta as one to start from")
+        return np.broadcast_to(alpha, self.n_topics).copy(), np.broadcast_to(beta, vocabulary).copy()
+
+    def _require_sampler(self) -> None:
         if isinstance(self.sampler, str):
             require_choice("sampler", self.sampler, SAMPLERS)
-        elif not isinstance(self.sampler, SimplexSampler | Sampler):
+        elif isinstance(self.sampler, Exact) or not isinstance(self.sampler, SimplexSampler | Sampler):
             raise TypeError(
                 f"sampler must be one of {', '.join(SAMPLERS)}, a simplex sampler or a gradient sampler; got "
                 f"{self.sampler!r}"
@@ -255,13 +328,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
                 f"estimator={self.estimator!r} needs a sampler on natural parameters, such as 'sgld': its counts "
                 f"can be negative. Got sampler={self.sampler!r}"
             )
-        if self.warm_passes is not None and not self.warm_passes >= 0:
-            raise ValueError(f"warm_passes must not be negative; got {self.warm_passes!r}")
-        alpha, beta = positive_array("alpha", self.alpha), positive_array("beta", self.beta)
-        for name, value, size in (("alpha", alpha, self.n_topics), ("beta", beta, vocabulary)):
-            if value.shape not in ((), (size,)):
-                raise ValueError(f"{name} must be a number or {size} of them; got shape {value.shape}")
-        return np.broadcast_to(alpha, self.n_topics).copy(), np.broadcast_to(beta, vocabulary).copy()
+        if isinstance(self.sampler, str) and self.sampler == "sgld_cv" and self.estimator == "saga":
+            raise ValueError("sampler='sgld_cv' has its own estimator: take sampler='sgld' with estimator='saga'")
 
     def _seed(self) -> int:
         if isinstance(self.random_state, int | np.integer) and not isinstance(self.random_state, bool):
@@ -270,15 +338,12 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
     @property
     def _threads(self) -> int:
-        return available_threads() if self.n_jobs in (None, -1) else max(1, int(self.n_jobs))
+        return available_threads() if self.n_jobs in (None, -1) else int(self.n_jobs)
 
     def _deadline(self, began: float, number: int) -> float:
         return np.inf if self.max_seconds is None else began + self.max_seconds * (number + 1) / self.n_chains
 
-    def _chain(self, documents: Any, alpha: np.ndarray, beta: np.ndarray, seed: int, number: int) -> Any:
-        kind = self.sampler
-        if isinstance(kind, str) and kind == "auto":
-            kind = "gibbs" if _fits(documents, self.n_topics) else "scir"
+    def _chain(self, kind: Any, documents: Any, alpha: np.ndarray, beta: np.ndarray, seed: int, number: int) -> Any:
         wanted = min(WARM_TOKENS / documents.tokens, 10) if self.warm_passes is None else self.warm_passes
         warm_passes = min(float(wanted), self.max_iter / 2)
         if isinstance(kind, str) and kind in IN_MEMORY:
@@ -291,7 +356,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         if self.learn_alpha or self.learn_beta:
             raise ValueError("learn_alpha and learn_beta need kept assignments: take sampler='gibbs' or 'collapsed'")
         estimator = "control_variate" if isinstance(kind, str) and kind == "sgld_cv" else self.estimator
-        stream = self._stream_chain(documents.vocabulary, alpha, beta, seed, number, warm=warm_passes > 0)
+        stream = self._stream_chain(kind, documents.vocabulary, alpha, beta, seed, number, warm=warm_passes > 0)
         if estimator != "plain":
             stream.estimate = Remembered(documents) if estimator == "saga" else Controlled()
         minibatches = (BlockMinibatches if isinstance(documents, Corpus) else Minibatches)(
@@ -306,18 +371,18 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         return StreamFit(stream, minibatches, warm, beta, choose)
 
     def _stream_chain(
-        self, words: int, alpha: np.ndarray, beta: np.ndarray, seed: int, number: int, *, warm: bool
+        self, kind: Any, words: int, alpha: np.ndarray, beta: np.ndarray, seed: int, number: int, *, warm: bool
     ) -> StreamChain:
         return StreamChain(
-            _stream_sampler(self.sampler, warm=warm), words, alpha, beta, seed=seed, chain=number, sweeps=self.sweeps,
+            _stream_sampler(kind, warm=warm), words, alpha, beta, seed=seed, chain=number, sweeps=self.sweeps,
             burn_in=self.burn_in, threads=self._threads,
         )  # fmt: skip
 
     def _keep(
-        self, recorders: list[Recorder], documents: Any, priors: list[tuple[np.ndarray, np.ndarray]],
-        inflated: list[np.ndarray | None],
+        self, found: list[tuple[Any, Recorder]], alpha: np.ndarray
     ) -> None:  # fmt: skip
         """Align the chains to the first and join what they recorded."""
+        recorders = [recorder for _, recorder in found]
         means = [recorder.mean() for recorder in recorders]
         orders = [align(means[0], mean) if k else np.arange(self.n_topics) for k, mean in enumerate(means)]
         length = min(len(recorder.posterior()) for recorder in recorders)
@@ -325,10 +390,10 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             [recorder.posterior()[-length:][:, order] for recorder, order in zip(recorders, orders, strict=True)]
         )
         self.components_ = np.mean([mean[order] for mean, order in zip(means, orders, strict=True)], axis=0)
-        alphas = [alpha[order] for (alpha, _), order in zip(priors, orders, strict=True)]
-        self.alpha_ = np.asarray(np.mean(alphas, axis=0, dtype=np.float64))
-        self.beta_ = np.mean([beta for _, beta in priors], axis=0)
-        self.word_counts_ = documents.word_counts()
+        learnt = [chain.alpha[order] for (chain, _), order in zip(found, orders, strict=True)]
+        self.alpha_ = np.asarray(np.mean(learnt, axis=0, dtype=np.float64)) if self.learn_alpha else alpha
+        self.beta_ = np.mean([chain.beta for chain, _ in found], axis=0)
+        inflated = [chain.inflation() for chain, _ in found]
         known = [ratio[order] for ratio, order in zip(inflated, orders, strict=True) if ratio is not None]
         self.inflation_ = np.mean(known, axis=0) if len(known) == len(orders) else None
         if self.inflation_ is not None:
@@ -369,6 +434,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         """
         check_is_fitted(self)
         require_choice("method", method, ("completion", "left_to_right"))
+        require_count("max_draws", max_draws)
         if not 0 < held_out < 1:
             raise ValueError(f"held_out must lie strictly between 0 and 1; got {held_out!r}")
         documents, seed = self._documents(X, reset=False), self._fixed_seed()
@@ -386,6 +452,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         """The perplexity of the same held-out tokens under the frequencies of words alone."""
         check_is_fitted(self)
         documents = self._documents(X, reset=False)
+        if not documents.tokens:
+            raise ValueError("the documents have no words: there is nothing to score")
         return evaluation.unigram_perplexity(self.word_counts_, documents, held_out=held_out, seed=self._fixed_seed())
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -396,22 +464,27 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     def coherence(self, X: Any, n: int = 10) -> np.ndarray:
         """Normalised pointwise mutual information of each topic's first words in documents, from -1 to 1."""
         check_is_fitted(self)
+        require_count("n", n, least=2)
         return evaluation.coherence(self.components_, self._documents(X, reset=False), n)
 
     def top_words(self, n: int = 10, vocabulary: Any = None, *, level: float = 0.9) -> list[list[WordInterval]]:
-        """For each topic its ``n`` most probable words: (word, mean, lower, upper end of the credible interval)."""
+        """For each topic its ``n`` most probable words: (word, mean, lower, upper end of the credible interval).
+
+        Intervals are those of a beta law with the mean and the variance of the draws, a little wider for being few.
+        """
         check_is_fitted(self)
         require_count("n", n)
         if not 0 < level < 1:
             raise ValueError(f"level must lie strictly between 0 and 1; got {level!r}")
-        names = getattr(self, "feature_names_in_", None) if vocabulary is None else np.asarray(vocabulary, dtype=object)
+        known = getattr(self, "vocabulary_", getattr(self, "feature_names_in_", None))
+        names = known if vocabulary is None else np.asarray(vocabulary, dtype=object)
         if names is not None and len(names) != self.components_.shape[1]:
             raise ValueError(f"vocabulary must name all {self.components_.shape[1]} words; got {len(names)}")
         draws = self.posterior_.reshape(-1, *self.posterior_.shape[2:])
         topics = []
         for k, mean in enumerate(self.components_):
             best = np.argsort(-mean, kind="stable")[:n]
-            low, high = np.quantile(draws[:, k, best], [(1 - level) / 2, (1 + level) / 2], axis=0)
+            low, high = _interval(mean[best], draws[:, k, best].astype(np.float64), level)
             topics.append(
                 [
                     (int(w) if names is None else names[w], float(mean[w]), float(a), float(b))
@@ -425,14 +498,24 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to one file, arrays and JSON; nothing is pickled."""
         check_is_fitted(self)
-        settings = {k: v for k, v in self.get_params().items() if v is None or isinstance(v, bool | int | float | str)}
-        meta = {"format": FORMAT, "model": "LDA", "settings": settings, "n_iter": self.n_iter_}
+        settings = {
+            name: describe(int(check_random_state(value).randint(2**31 - 1)) if _is_generator(value) else value)
+            for name, value in self.get_params(deep=False).items()
+        }
+        lost = [name for name, value in settings.items() if is_opaque(value)]
+        if lost:
+            raise ValueError(f"{', '.join(lost)} cannot be written: settings must be numbers, arrays and samplers")
+        meta = {"format": FORMAT, "model": "LDA", "settings": settings}
+        meta |= {name: getattr(self, name) for name in FACTS if hasattr(self, name)}
         arrays = {
             "components": self.components_, "posterior": self.posterior_, "alpha": self.alpha_, "beta": self.beta_,
             "word_counts": self.word_counts_,
         }  # fmt: skip
-        if hasattr(self, "feature_names_in_"):
-            meta["words"] = [str(word) for word in self.feature_names_in_]
+        if self.inflation_ is not None:
+            arrays["inflation"] = self.inflation_
+        for name in ("feature_names_in_", "vocabulary_"):
+            if hasattr(self, name):
+                meta[name] = [str(word) for word in getattr(self, name)]
         target = Path(path)
         temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
         with temporary.open("wb") as file:
@@ -443,23 +526,33 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     def load(cls, path: str | Path) -> LDA:
         """A model written by ``save``."""
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
             meta = json.loads(arrays.pop("meta").tobytes())
-        except (ValueError, KeyError, EOFError, OSError) as error:
-            if isinstance(error, FileNotFoundError):
-                raise
+            if (meta["model"], meta["format"]) != ("LDA", FORMAT):
+                raise ValueError(f"it holds {meta['model']} in format {meta['format']}; expected LDA, {FORMAT}")
+            model = cls(**{name: rebuild(value) for name, value in meta["settings"].items()})
+            model.components_, model.posterior_ = arrays["components"], arrays["posterior"]
+            model.alpha_, model.beta_, model.word_counts_ = arrays["alpha"], arrays["beta"], arrays["word_counts"]
+            if model.components_.shape != (model.n_topics, model.word_counts_.size):
+                raise ValueError(f"its topics have shape {model.components_.shape}")
+        except FileNotFoundError:
+            raise
+        except (ValueError, KeyError, TypeError, AttributeError, EOFError, OSError, BadZipFile, zlib.error) as error:
             raise ValueError(f"{path} is damaged or not a saved LDA model: {error}") from error
-        if meta.get("model") != "LDA" or meta.get("format") != FORMAT:
-            raise ValueError(f"{path} holds {meta.get('model')} in format {meta.get('format')}; expected LDA, {FORMAT}")
-        model = cls(**meta["settings"])
-        model.components_, model.posterior_ = arrays["components"], arrays["posterior"]
-        model.alpha_, model.beta_, model.word_counts_ = arrays["alpha"], arrays["beta"], arrays["word_counts"]
-        model.n_iter_, model.n_features_in_ = meta["n_iter"], arrays["components"].shape[1]
+        model.n_features_in_, model.inflation_ = model.word_counts_.size, arrays.get("inflation")
         model._n_features_out = model.n_topics
-        if "words" in meta:
-            model.feature_names_in_ = np.array(meta["words"], dtype=object)
+        for name in FACTS:
+            if name in meta:
+                setattr(model, name, meta[name])
+        for name in ("feature_names_in_", "vocabulary_"):
+            if name in meta:
+                setattr(model, name, np.array(meta[name], dtype=object))
         return model
+
+
+def _is_generator(value: Any) -> bool:
+    return isinstance(value, np.random.RandomState | np.random.Generator)
 
 
 def _on_simplex(sampler: Any) -> bool:
@@ -493,11 +586,25 @@ def _natural_sampler(name: str, parameter: np.ndarray, fraction: float) -> Natur
     return Natural(SGHMC(h, friction=0.1 / h) if name == "sghmc" else SGNHT(h, diffusion=0.1 / h))
 
 
-def _fits(documents: Documents | Corpus, topics: int) -> bool:
-    """Whether kept assignments and the tables of their counts leave half of the free memory alone."""
-    needed = documents.tokens * 14 + documents.vocabulary * topics * 8 * 6
+def _interval(mean: np.ndarray, draws: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
+    """The ends of credible intervals of probabilities, from draws (draw, word)."""
+    if len(draws) < 2:
+        return mean, mean
+    tail = (1 - level) / 2
+    wider = stats.t.ppf(tail, len(draws) - 1) / stats.norm.ppf(tail)  # as Student's law for the normal
+    variance = np.maximum(draws.var(axis=0, ddof=1) * wider**2, np.finfo(float).tiny)
+    size = np.maximum(mean * (1 - mean) / variance - 1, 1e-3)
+    low, high = (stats.beta.ppf(q, size * mean, size * (1 - mean)) for q in (tail, 1 - tail))
+    return low, high
+
+
+def _fits(documents: Documents | Corpus, model: LDA) -> bool:
+    """Whether kept assignments, the tables of their counts and the records leave half of the free memory alone."""
+    records = model.n_chains * (2 * model.n_draws + STRETCHES) * 4
+    needed = documents.tokens * 14 + documents.vocabulary * model.n_topics * (48 + records)
     try:
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # not on this system: be modest
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = 1024 * int(next(line for line in lines if line.startswith("MemAvailable")).split()[1])
+    except (OSError, StopIteration, ValueError):  # not on this system: be modest
         free = 4 * 2**30
     return needed < MEMORY_SHARE * free

@@ -167,6 +167,8 @@ class KeptGibbs:
 
     def inflation(self) -> np.ndarray | None:
         """Exact: minibatches add no noise."""
+        if not self.assigned:
+            return None
         return np.ones((self.topics, self.documents.vocabulary))
 
     def mean(self) -> np.ndarray:

@@ -51,20 +51,27 @@ class Minibatches:
 
 
 class BlockMinibatches(Minibatches):
-    """The same from a corpus on disk: blocks in an order that is new each pass, documents shuffled within a block."""
+    """The same from a corpus on disk: blocks in an order that is new each pass, documents shuffled within a block.
+
+    All minibatches have the same size, of which each document then has the same share: the rest of a block goes with
+    the first of the next.
+    """
 
     block: Documents
 
     def next(self) -> tuple[Documents, np.ndarray | None]:
         """The next minibatch; the next block is read when this one is used up."""
-        if self.position >= self.order.size:
-            self.epoch += 1
-            turn, place = divmod(self.epoch, self.documents.blocks)
-            self.block = self.documents.block(int(self._rng(5, turn).permutation(self.documents.blocks)[place]))
-            self.position, self.order = 0, self._shuffled(self.block.size, 7, self.epoch)
-        chosen = self.order[self.position : self.position + self.batch_size]
-        self.position += self.batch_size
-        return self.block.take(chosen), None
+        parts, missing = [], self.batch_size
+        while missing:
+            if self.position >= self.order.size:
+                self.epoch += 1
+                turn, place = divmod(self.epoch, self.documents.blocks)
+                self.block = self.documents.block(int(self._rng(5, turn).permutation(self.documents.blocks)[place]))
+                self.position, self.order = 0, self._shuffled(self.block.size, 7, self.epoch)
+            chosen = self.order[self.position : self.position + missing]
+            parts.append(self.block.take(chosen))
+            self.position, missing = self.position + len(chosen), missing - len(chosen)
+        return parts[0] if len(parts) == 1 else Documents.joined(parts), None
 
     def larger(self, step: int, size: int) -> Documents:
         """Another random part of the block in memory."""

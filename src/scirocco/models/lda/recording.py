@@ -1,23 +1,25 @@
 """Draws and averages of topics when nobody knows beforehand how long a chain will run.
 
-Draws are taken at equal intervals. When there are too many, every second one is dropped and the interval doubles;
-averages are kept as sums over such intervals. At the end the first half is left out as burn-in, so a budget of time
-needs no number of steps.
+The first half of whatever was recorded is burn-in, and is forgotten as the chain grows. Of the second half draws are
+kept at equal intervals; when there are too many, every second one is dropped and the interval doubles. Averages are
+kept as sums over stretches that are joined in the same way. So a budget of time needs no number of steps.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+STRETCHES = 16
+
 
 class Recorder:
-    """The draws of one chain and the sums of their expectations."""
+    """The draws of one chain, ``draws`` of them in the end, and the sums of their expectations."""
 
     def __init__(self, draws: int) -> None:
-        self.capacity = max(2, 2 * draws)
-        self.interval, self.count = 1, 0
-        self.draws: list[np.ndarray] = []
-        self.sums: list[tuple[np.ndarray, int]] = []
+        self.wanted, self.count = draws, 0
+        self.interval, self.stretch = 1, 1
+        self.draws: dict[int, np.ndarray] = {}  # by number of the record
+        self.sums: list[tuple[int, np.ndarray]] = []  # the first record of a stretch, and the sum over it
 
     @property
     def due(self) -> bool:
@@ -26,26 +28,33 @@ class Recorder:
 
     def add(self, mean: np.ndarray, draw: np.ndarray | None) -> None:
         """Record an expectation and, when it is due, a draw."""
-        if self.count % self.interval == 0:
-            self.sums.append((mean.astype(np.float64), 1))
+        if not self.sums or self.count >= self.sums[-1][0] + self.stretch:
+            self.sums.append((self.count, mean.astype(np.float32)))
         else:
-            total, number = self.sums[-1]
-            total += mean
-            self.sums[-1] = (total, number + 1)
+            self.sums[-1] = (self.sums[-1][0], self.sums[-1][1] + mean)
         self.count += 1
         if draw is not None:
-            self.draws.append(draw)
-        if len(self.sums) > self.capacity and self.count % self.interval == 0:
+            self.draws[self.count] = draw
+        self.draws = {number: kept for number, kept in self.draws.items() if number > self.count // 2}
+        if len(self.draws) >= 2 * self.wanted:
             self.interval *= 2
-            self.draws = self.draws[1::2]
-            pairs = zip(self.sums[::2], [*self.sums[1::2], None], strict=False)
-            self.sums = [a if b is None else (a[0] + b[0], a[1] + b[1]) for a, b in pairs]
+            self.draws = {number: kept for number, kept in self.draws.items() if number % self.interval == 0}
+        self.sums = [(first, total) for first, total in self.sums if first + self.stretch > self.count // 2]
+        if len(self.sums) > STRETCHES:
+            self.stretch *= 2
+            joined: dict[int, np.ndarray] = {}
+            for first, total in self.sums:
+                start = first - first % self.stretch
+                joined[start] = joined[start] + total if start in joined else total
+            self.sums = sorted(joined.items())
 
     def posterior(self) -> np.ndarray:
-        """The draws of the second half, (draw, topic, word)."""
-        return np.stack(self.draws[len(self.draws) // 2 :])
+        """Draws of the second half, evenly spread: (draw, topic, word)."""
+        every = list(self.draws.values())
+        chosen = np.unique(np.linspace(0, len(every) - 1, min(self.wanted, len(every))).round().astype(int))
+        return np.stack([every[k] for k in chosen])
 
     def mean(self) -> np.ndarray:
-        """The average expectation over the second half."""
-        late = self.sums[len(self.sums) // 2 :]
-        return np.asarray(sum(total for total, _ in late) / sum(number for _, number in late))
+        """The average expectation over about the second half."""
+        total = np.sum([total for _, total in self.sums], axis=0, dtype=np.float64)
+        return np.asarray(total / total.sum(axis=1, keepdims=True))

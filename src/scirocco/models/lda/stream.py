@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from scirocco.batches.base import batch_rows
 from scirocco.compiled import over_blocks
 from scirocco.corpora.documents import Documents
 from scirocco.models.lda import local
@@ -27,7 +28,8 @@ from scirocco.simplex import SCIR, SCIRCV, Natural, SimplexSampler, Weights
 from scirocco.simplex.base import step_size_at
 
 PIECES = 16  # of a minibatch, shared out to threads; each counts for itself
-RECORD_STEPS = 10  # from record to record: each brings all words up to date
+RECORD_STEPS = 10  # from record to record, at the least: each brings all words up to date
+RECORD_COST = 4.0  # steps so that records take a tenth of the time, times tokens swept over weights brought up to date
 PROBED = 1000  # documents that the noise of minibatches is measured on
 
 
@@ -66,14 +68,12 @@ class StreamChain:
         ``larger`` is the batch that a new centre is estimated from, ``which`` the places of the documents in the
         corpus.
         """
-        if isinstance(self.sampler, SCIRCV) and self.sampler.centre_from == "batch":
-            if larger is None and self.weights.centre is None:
-                larger = batch
-            if larger is not None:
-                columns, table = self._swept(self._centre_key, self.steps, larger, None)
-                full = np.zeros((self._lookup.size, self.alpha.size))
-                full[columns] = table * (total / larger.size / self.counted)
-                self.sampler.recentre(self.weights, full.T, min(1.0, batch.size / total))
+        if larger is not None:
+            assert isinstance(self.sampler, SCIRCV)
+            columns, table = self._swept(self._centre_key, self.steps, larger, None)
+            full = np.zeros((self._lookup.size, self.alpha.size))
+            full[columns] = table * (total / larger.size / self.counted)
+            self.sampler.recentre(self.weights, full.T, min(1.0, batch.size / total))
         self.sampler.step(self.weights, self.estimate.counts(self, batch, total, which))
         self.steps += 1
         if not np.all(np.isfinite(self.weights.totals)):
@@ -171,7 +171,10 @@ class StreamFit:
         self.stream, self.minibatches, self.warm, self._choose = stream, minibatches, warm, choose
         self.alpha, self.beta = stream.alpha, beta
         self.size = minibatches.documents.size
-        self.passes, self.record_every = 0.0, RECORD_STEPS * minibatches.batch_size / self.size
+        share = minibatches.batch_size / self.size
+        swept = max(1.0, minibatches.documents.tokens * share * stream.sweeps)
+        self.passes = 0.0
+        self.record_every = share * max(RECORD_STEPS, RECORD_COST * self.alpha.size * beta.size / swept)
         self.sampling = False
         self._survey: Iterator[None] | None = None
         if warm.done:
@@ -179,16 +182,33 @@ class StreamFit:
 
     def _begin(self) -> None:
         """From the search to the survey, or to the chain itself."""
+        stream, share = self.stream, self.minibatches.batch_size / self.size
+        # Without a search, no topic can have a word more often than it occurs.
+        parameter = self.warm.parameter() if self.warm.steps else self.minibatches.documents.word_counts()
+        if self._choose is not None:  # a sampler whose step size depends on where it starts
+            stream.sampler = self._choose(parameter, share)
+            stream.sampler.start(stream.weights)
         if self.warm.steps:
-            parameter = self.warm.parameter()
-            if self._choose is not None:  # a sampler whose step size depends on where it starts
-                self.stream.sampler = self._choose(parameter, self.minibatches.batch_size / self.size)
-            self.stream.begin_at(parameter)
-        estimate = self.stream.estimate
+            stream.begin_at(parameter)
+        sampler, estimate = stream.sampler, stream.estimate
+        everything = self._counted(self.minibatches.everything())
         if isinstance(estimate, Controlled | Remembered):
-            self._survey = estimate.survey(self.stream, self._counted(self.minibatches.everything()))
+            self._survey = estimate.survey(stream, everything)
+        elif isinstance(sampler, SCIRCV) and sampler.recentre_every is None and sampler.centre is None:
+            self._survey = self._find_centre(sampler, everything, share)
         else:
+            if isinstance(sampler, SCIRCV) and sampler.centre is not None:
+                sampler.recentre(stream.weights, np.asarray(sampler.centre, float) - self.beta, share)
             self.sampling = True
+
+    def _find_centre(self, sampler: SCIRCV, parts: Iterator[Documents], share: float) -> Iterator[None]:
+        """Count all documents once, one part at a time, as the centre that stays."""
+        table = np.zeros((self.beta.size, self.alpha.size))
+        for part in parts:
+            columns, counts = self.stream.swept(part, survey=True)
+            table[columns] += counts / self.stream.counted
+            yield
+        sampler.recentre(self.stream.weights, table.T, share)
 
     def _counted(self, parts: Iterator[Documents]) -> Iterator[Documents]:
         for part in parts:
@@ -207,10 +227,11 @@ class StreamFit:
             self.warm.step(batch)
             if self.warm.done:
                 self._begin()
-        elif batch.tokens:
+        else:
             sampler, larger = self.stream.sampler, None
             if isinstance(sampler, SCIRCV) and sampler.centre_due(self.stream.steps):
-                larger = self.minibatches.larger(self.stream.steps, int(sampler.centre_batch))
+                rows = batch_rows(min(sampler.centre_batch, self.size), self.size)
+                larger = self.minibatches.larger(self.stream.steps, rows)
             self.stream.step(batch, self.size, larger=larger, which=which)
 
     def draw(self) -> np.ndarray:
