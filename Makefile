@@ -32,7 +32,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/lda.py
 	$(BIN)/python benchmarks/lda_scaling.py
 
-# the last two need SCIROCCO_DATA as well
+# the last four need SCIROCCO_DATA as well
 experiments: $(VENV)/.dev
 	$(BIN)/python experiments/double_well.py --output results
 	$(BIN)/python experiments/normal_mean.py --output results
@@ -43,6 +43,8 @@ experiments: $(VENV)/.dev
 	$(BIN)/python experiments/variance_curves.py --output results
 	$(BIN)/python experiments/lda_stream.py --output results
 	$(BIN)/python experiments/lda_control_variate.py --output results
+	$(BIN)/python experiments/lda_thermostat.py --output results
+	$(BIN)/python experiments/lda_growing_data.py --output results
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
