@@ -274,8 +274,7 @@ def sample_dirichlet(
     Args:
         data: a vector of codes 0, 1, ..., in memory, memory-mapped, or a ``batches`` source of one column.
         prior: the Dirichlet parameter, one number or one for each category.
-        sampler: ``SCIRCV(step_size=0.1)`` by default, which counts the data once; ``SCIR``, ``SGRLD``,
-            ``simplex.Natural(gradient sampler)``, ``simplex.Exact``.
+        sampler: ``SCIRCV(step_size=0.1)`` by default, which counts the data once, or another of ``simplex``.
         batch_size: observations of a minibatch, a count or a fraction of N. By default 1 % of N, but 100 to 10,000.
         num_samples: draws to keep from each chain, after ``burn_in`` steps, one every ``thin`` steps.
         categories: how many there are; by default the length of the prior, or what occurs in the data.
@@ -303,8 +302,7 @@ def sample_dirichlet(
     require_run(num_samples, burn_in, thin, chains, checkpoint_seconds, collect)
     sampler = SCIRCV(step_size=0.1) if sampler is None else sampler
     if not isinstance(sampler, SimplexSampler):
-        allowed = "SCIR, SCIRCV, SGRLD, simplex.Natural or simplex.Exact"
-        raise TypeError(f"sampler must be {allowed}; got {type(sampler).__name__}")
+        raise TypeError(f"sampler must be SCIR, SCIRCV or another of simplex; got {type(sampler).__name__}")
     if lazy is not None and not isinstance(lazy, bool):
         raise TypeError(f"lazy must be True, False or None; got {lazy!r}")
     if isinstance(batching, Stratified) and getattr(sampler, "remove_bias", False):

@@ -38,6 +38,17 @@ def enumerated():
     return np.array(states), weights / weights.sum()
 
 
+def exact_topics():
+    """The posterior mean of the topics."""
+    states, weights = enumerated()
+    words, _ = tokens()
+    exact = np.zeros((2, 3))
+    for z, weight in zip(states, weights, strict=True):
+        counts = BETA + np.array([np.bincount(words[z == k], minlength=3) for k in (0, 1)])
+        exact += weight * counts / counts.sum(axis=1, keepdims=True)
+    return exact
+
+
 def assert_average(path, expected, slack=0.0):
     """Averages over a chain, by batch means, within 4.5 standard errors."""
     batches = np.array([part.mean(axis=0) for part in np.array_split(path, 40)])
@@ -115,12 +126,7 @@ def test_joint_distribution(kind):
 
 
 def test_scir_from_a_stream_has_nearly_the_posterior_as_its_law():
-    states, weights = enumerated()
-    words, _ = tokens()
-    exact = np.zeros((2, 3))
-    for z, weight in zip(states, weights, strict=True):
-        counts = BETA + np.array([np.bincount(words[z == k], minlength=3) for k in (0, 1)])
-        exact += weight * counts / counts.sum(axis=1, keepdims=True)
+    exact = exact_topics()
     documents = Documents.of(COUNTS)
     chain = StreamChain(SCIR(0.1), 3, ALPHA, BETA, seed=2, chain=0, sweeps=6, burn_in=2, threads=1)
     path = []

@@ -99,14 +99,9 @@ def test_saga_remembers_each_document_once(planted):
 
 def test_natural_parameters_have_the_posterior_as_their_law():
     # All assignments of three short documents can be summed over, see test_lda_laws.
-    from test_lda_laws import ALPHA, BETA, COUNTS, assert_average, enumerated, tokens
+    from test_lda_laws import ALPHA, BETA, COUNTS, assert_average, exact_topics
 
-    states, weights = enumerated()
-    words, _ = tokens()
-    exact = np.zeros((2, 3))
-    for z, weight in zip(states, weights, strict=True):
-        counts = BETA + np.array([np.bincount(words[z == k], minlength=3) for k in (0, 1)])
-        exact += weight * counts / counts.sum(axis=1, keepdims=True)
+    exact = exact_topics()
     chain = StreamChain(Natural(sc.SGLD(0.1)), 3, ALPHA, BETA, seed=2, chain=0, sweeps=6, burn_in=2, threads=1)
     path = []
     for _ in range(16_000):

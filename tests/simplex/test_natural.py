@@ -73,3 +73,13 @@ def test_momenta_are_renewed_where_they_should():
 def test_wrong_input(make, words):
     with pytest.raises((TypeError, ValueError), match=words):
         make()
+
+
+def test_a_step_too_large_is_noticed():
+    weights = Weights(1.0, categories=3, seed=1)
+    natural = Natural(sc.SGLD(50.0))
+    natural.start(weights)
+    with pytest.raises(FloatingPointError, match="no longer finite"):
+        for _ in range(20):
+            natural.step(weights, Counts([[1e5, 10.0, 0.0]]))
+            weights.proportions()

@@ -28,6 +28,7 @@ from scirocco.simplex.base import Counts, SimplexSampler
 from scirocco.simplex.weights import Weights, normalised
 
 LEAST = 1e-30  # a proportion of 0 has no logarithm
+FARTHEST = 1e6  # no posterior reaches so far: beyond it a step was too large, and the chain would never come back
 AT_START = ("euler", "baoab", "badodab")  # integrators whose one gradient is that of the position they start from
 
 
@@ -148,4 +149,5 @@ def _advance(natural: Natural, words: Any, call: Any, inner: Any, counts: Any, p
         due = state.step % inner_steps(sampler) == 0
         state = jax.tree.map(lambda a, b: jnp.where(due, a, b), fresh, state)
     state, _ = sampler.step(key, state, gradient)
-    return jax.tree.leaves(state), jnp.exp(state.position)
+    theta = state.position
+    return jax.tree.leaves(state), jnp.where(jnp.abs(theta) < FARTHEST, jnp.exp(theta), jnp.nan)

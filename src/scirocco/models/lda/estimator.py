@@ -8,19 +8,13 @@ that are exact, from a stream by the stochastic gradient samplers of the simplex
 
 from __future__ import annotations
 
-import io
-import json
-import os
 import time
 import warnings
-import zlib
 from functools import partial
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
-from scipy import stats
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -29,27 +23,28 @@ from scirocco.checks import positive_array, real_array, require_choice, require_
 from scirocco.compiled import available_threads
 from scirocco.corpora.documents import Documents
 from scirocco.corpora.store import Corpus
-from scirocco.models.lda import evaluation
+from scirocco.models.lda import evaluation, storage
 from scirocco.models.lda.alignment import align
+from scirocco.models.lda.choosing import (
+    IN_MEMORY,
+    NATURAL,
+    SAMPLERS,
+    fits_in_memory,
+    natural_sampler,
+    on_simplex,
+    stream_sampler,
+)
 from scirocco.models.lda.estimates import ESTIMATES, Controlled, Remembered
 from scirocco.models.lda.memory import CollapsedGibbs, KeptGibbs
 from scirocco.models.lda.minibatches import BlockMinibatches, Minibatches
-from scirocco.models.lda.recording import STRETCHES, Recorder
+from scirocco.models.lda.recording import Recorder
 from scirocco.models.lda.stream import StreamChain, StreamFit
 from scirocco.models.lda.warm_up import WarmUp
-from scirocco.run.describe import describe, is_opaque, rebuild
 from scirocco.run.progress import Progress
 from scirocco.run.runner import Interrupt
-from scirocco.samplers import SGHMC, SGLD, SGNHT
 from scirocco.samplers.base import Sampler
-from scirocco.schedules import Decreasing
-from scirocco.simplex import SCIR, SCIRCV, SGRLD, Exact, Natural, SimplexSampler
+from scirocco.simplex import SCIRCV, Exact, SimplexSampler
 
-IN_MEMORY = ("gibbs", "collapsed")
-NATURAL = ("sgld", "sgld_cv", "sghmc", "sgnht")
-SAMPLERS = ("auto", *IN_MEMORY, "scir", "scir_cv", "sgrld", *NATURAL)
-FORMAT = 1
-MEMORY_SHARE = 0.5  # of the free memory that "auto" lets kept assignments take
 WARM_TOKENS = 3e7  # after which the search for good topics has little left to find
 WARM_SHARE = 0.4  # of a time budget, at most
 STREAM_BATCH = 500  # documents
@@ -60,7 +55,6 @@ QUICK = 10**6  # weights, so few that a record at each call costs little
 NOISY = 1.5  # sds inflated by more than this are worth a warning
 
 
-FACTS = ("n_iter_", "seconds_", "sampler_", "documents_seen_")  # kept when a model is saved
 WordInterval = tuple[Any, float, float, float]
 
 
@@ -268,11 +262,11 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self.__dict__.pop("vocabulary_", None)
         if not isinstance(X, Corpus):
             documents = self._documents(X, reset=True)
-            return documents, ("gibbs" if _fits(documents, self) else "scir") if auto else self.sampler
+            return documents, ("gibbs" if fits_in_memory(documents, self) else "scir") if auto else self.sampler
         self.n_features_in_ = X.vocabulary
         self.__dict__.pop("feature_names_in_", None)
         self.vocabulary_ = np.array(X.words, dtype=object)
-        kind = ("gibbs" if _fits(X, self) else "scir") if auto else self.sampler
+        kind = ("gibbs" if fits_in_memory(X, self) else "scir") if auto else self.sampler
         kept = (isinstance(kind, str) and kind in IN_MEMORY) or self.estimator == "saga"
         return X.load() if kept else X, kind
 
@@ -322,7 +316,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
                 f"{self.sampler!r}"
             )
         require_choice("estimator", self.estimator, ESTIMATES)
-        on_natural = self.sampler in NATURAL if isinstance(self.sampler, str) else not _on_simplex(self.sampler)
+        on_natural = self.sampler in NATURAL if isinstance(self.sampler, str) else not on_simplex(self.sampler)
         if self.estimator != "plain" and not on_natural:
             raise ValueError(
                 f"estimator={self.estimator!r} needs a sampler on natural parameters, such as 'sgld': its counts "
@@ -367,14 +361,14 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             documents.tokens, documents.size, alpha, beta, seed=seed, chain=number, passes=warm_passes,
             threads=self._threads,
         )  # fmt: skip
-        choose = partial(_natural_sampler, kind) if isinstance(kind, str) and kind in NATURAL else None
+        choose = partial(natural_sampler, kind) if isinstance(kind, str) and kind in NATURAL else None
         return StreamFit(stream, minibatches, warm, beta, choose)
 
     def _stream_chain(
         self, kind: Any, words: int, alpha: np.ndarray, beta: np.ndarray, seed: int, number: int, *, warm: bool
     ) -> StreamChain:
         return StreamChain(
-            _stream_sampler(kind, warm=warm), words, alpha, beta, seed=seed, chain=number, sweeps=self.sweeps,
+            stream_sampler(kind, warm=warm), words, alpha, beta, seed=seed, chain=number, sweeps=self.sweeps,
             burn_in=self.burn_in, threads=self._threads,
         )  # fmt: skip
 
@@ -484,7 +478,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         topics = []
         for k, mean in enumerate(self.components_):
             best = np.argsort(-mean, kind="stable")[:n]
-            low, high = _interval(mean[best], draws[:, k, best].astype(np.float64), level)
+            low, high = evaluation.interval(mean[best], draws[:, k, best].astype(np.float64), level)
             topics.append(
                 [
                     (int(w) if names is None else names[w], float(mean[w]), float(a), float(b))
@@ -498,113 +492,9 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to one file, arrays and JSON; nothing is pickled."""
         check_is_fitted(self)
-        settings = {
-            name: describe(int(check_random_state(value).randint(2**31 - 1)) if _is_generator(value) else value)
-            for name, value in self.get_params(deep=False).items()
-        }
-        lost = [name for name, value in settings.items() if is_opaque(value)]
-        if lost:
-            raise ValueError(f"{', '.join(lost)} cannot be written: settings must be numbers, arrays and samplers")
-        meta = {"format": FORMAT, "model": "LDA", "settings": settings}
-        meta |= {name: getattr(self, name) for name in FACTS if hasattr(self, name)}
-        arrays = {
-            "components": self.components_, "posterior": self.posterior_, "alpha": self.alpha_, "beta": self.beta_,
-            "word_counts": self.word_counts_,
-        }  # fmt: skip
-        if self.inflation_ is not None:
-            arrays["inflation"] = self.inflation_
-        for name in ("feature_names_in_", "vocabulary_"):
-            if hasattr(self, name):
-                meta[name] = [str(word) for word in getattr(self, name)]
-        target = Path(path)
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        with temporary.open("wb") as file:
-            np.savez_compressed(file, meta=np.frombuffer(json.dumps(meta).encode(), np.uint8), **arrays)  # type: ignore[arg-type]
-        temporary.replace(target)
+        storage.write(self, Path(path))
 
     @classmethod
     def load(cls, path: str | Path) -> LDA:
         """A model written by ``save``."""
-        try:
-            with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
-            meta = json.loads(arrays.pop("meta").tobytes())
-            if (meta["model"], meta["format"]) != ("LDA", FORMAT):
-                raise ValueError(f"it holds {meta['model']} in format {meta['format']}; expected LDA, {FORMAT}")
-            model = cls(**{name: rebuild(value) for name, value in meta["settings"].items()})
-            model.components_, model.posterior_ = arrays["components"], arrays["posterior"]
-            model.alpha_, model.beta_, model.word_counts_ = arrays["alpha"], arrays["beta"], arrays["word_counts"]
-            if model.components_.shape != (model.n_topics, model.word_counts_.size):
-                raise ValueError(f"its topics have shape {model.components_.shape}")
-        except FileNotFoundError:
-            raise
-        except (ValueError, KeyError, TypeError, AttributeError, EOFError, OSError, BadZipFile, zlib.error) as error:
-            raise ValueError(f"{path} is damaged or not a saved LDA model: {error}") from error
-        model.n_features_in_, model.inflation_ = model.word_counts_.size, arrays.get("inflation")
-        model._n_features_out = model.n_topics
-        for name in FACTS:
-            if name in meta:
-                setattr(model, name, meta[name])
-        for name in ("feature_names_in_", "vocabulary_"):
-            if name in meta:
-                setattr(model, name, np.array(meta[name], dtype=object))
-        return model
-
-
-def _is_generator(value: Any) -> bool:
-    return isinstance(value, np.random.RandomState | np.random.Generator)
-
-
-def _on_simplex(sampler: Any) -> bool:
-    return isinstance(sampler, SimplexSampler) and not isinstance(sampler, Natural)
-
-
-def _stream_sampler(sampler: Any, *, warm: bool) -> SimplexSampler:
-    """The sampler that the user gave or named. From good topics steps need only keep them; else they must find them."""
-    if isinstance(sampler, SimplexSampler):
-        return sampler
-    if isinstance(sampler, Sampler):
-        return Natural(sampler)
-    if sampler in NATURAL:
-        return _natural_sampler(sampler, np.array([1.0]), 1.0)  # until there is a start to choose a step size at
-    schedule = Decreasing(0.05, tau=100.0, kappa=0.6) if warm else Decreasing(0.5, tau=10.0, kappa=0.6)
-    if sampler == "scir_cv":
-        return SCIRCV(schedule, recentre_every=20, centre_batch=1000)
-    return SGRLD(Decreasing(0.005, tau=1000.0, kappa=0.6)) if sampler == "sgrld" else SCIR(schedule)
-
-
-def _natural_sampler(name: str, parameter: np.ndarray, fraction: float) -> Natural:
-    """A gradient sampler with a step size for these topics, words x topics.
-
-    The curvature of a natural parameter is its count a, the variance of its gradient about a D/n. SGLD is stable for
-    h < 2/a, and minibatches add h a D/2n to each variance: both are moderate at h = 1 / (a (1 + D/n)), a the largest.
-    """
-    eta = 1 / (float(parameter.max()) * (1 + 1 / fraction))
-    if name in ("sgld", "sgld_cv"):
-        return Natural(SGLD(eta))
-    h = float(np.sqrt(eta))  # of momenta; a tenth of them is lost in a step
-    return Natural(SGHMC(h, friction=0.1 / h) if name == "sghmc" else SGNHT(h, diffusion=0.1 / h))
-
-
-def _interval(mean: np.ndarray, draws: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
-    """The ends of credible intervals of probabilities, from draws (draw, word)."""
-    if len(draws) < 2:
-        return mean, mean
-    tail = (1 - level) / 2
-    wider = stats.t.ppf(tail, len(draws) - 1) / stats.norm.ppf(tail)  # as Student's law for the normal
-    variance = np.maximum(draws.var(axis=0, ddof=1) * wider**2, np.finfo(float).tiny)
-    size = np.maximum(mean * (1 - mean) / variance - 1, 1e-3)
-    low, high = (stats.beta.ppf(q, size * mean, size * (1 - mean)) for q in (tail, 1 - tail))
-    return low, high
-
-
-def _fits(documents: Documents | Corpus, model: LDA) -> bool:
-    """Whether kept assignments, the tables of their counts and the records leave half of the free memory alone."""
-    records = model.n_chains * (2 * model.n_draws + STRETCHES) * 4
-    needed = documents.tokens * 14 + documents.vocabulary * model.n_topics * (48 + records)
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        free = 1024 * int(next(line for line in lines if line.startswith("MemAvailable")).split()[1])
-    except (OSError, StopIteration, ValueError):  # not on this system: be modest
-        free = 4 * 2**30
-    return needed < MEMORY_SHARE * free
+        return storage.read(cls, Path(path))

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy import stats
 
 from scirocco.compiled import jit, over_blocks
 from scirocco.corpora.documents import Documents
@@ -169,3 +170,15 @@ def coherence(topics: np.ndarray, documents: Documents, n: int = 10) -> np.ndarr
     mutual = np.where(together == 0, -1.0, np.where(together == 1, 1.0, mutual))
     below = np.tril_indices(best.shape[1], -1)
     return np.array([mutual[np.ix_(words, words)][below].mean() if len(below[0]) else np.nan for words in place[best]])
+
+
+def interval(mean: np.ndarray, draws: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
+    """The ends of credible intervals of probabilities, from draws (draw, word)."""
+    if len(draws) < 2:
+        return mean, mean
+    tail = (1 - level) / 2
+    wider = stats.t.ppf(tail, len(draws) - 1) / stats.norm.ppf(tail)  # as Student's law for the normal
+    variance = np.maximum(draws.var(axis=0, ddof=1) * wider**2, np.finfo(float).tiny)
+    size = np.maximum(mean * (1 - mean) / variance - 1, 1e-3)
+    low, high = (stats.beta.ppf(q, size * mean, size * (1 - mean)) for q in (tail, 1 - tail))
+    return low, high
