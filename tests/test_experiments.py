@@ -71,6 +71,7 @@ def test_the_mean_of_a_normal_needs_a_thermostat_at_large_steps(play):
         assert sd == pytest.approx(0.1 if method == "SGNHT" else module.law(h, a), rel=0.06)
 
 
+@pytest.mark.slow
 def test_the_thermostat_is_more_accurate_on_mean_and_precision(play):
     module, found, claims = play("normal_gamma")
     assert holds(claims, "SGNHT is more accurate")
@@ -141,6 +142,7 @@ def test_topics_from_a_stream_go_on_to_improve_by_scir_and_settle_by_sgrld(play,
         module.texts("full", 100, 10, 5)
 
 
+@pytest.mark.slow
 def test_control_variates_improve_topics_at_large_steps_and_smaller_steps_do_as_well(play):
     module, found, claims = play("lda_control_variate")
     for panel, ends in (("by iterations", found.after_iterations), ("by documents", found.after_documents)):
@@ -153,6 +155,7 @@ def test_control_variates_improve_topics_at_large_steps_and_smaller_steps_do_as_
     assert found.fine < 2 * found.unigram  # all these topics are large: no a just above 1
 
 
+@pytest.mark.slow
 def test_a_thermostat_cools_the_topics_that_fixed_friction_leaves_hot(play, monkeypatch):
     module, found, claims = play("lda_thermostat")
     assert holds(claims, "that of SGHMC is usually higher")
@@ -174,6 +177,7 @@ def test_a_thermostat_cools_the_topics_that_fixed_friction_leaves_hot(play, monk
         module.texts("full", 5)
 
 
+@pytest.mark.slow
 def test_the_sweeps_of_control_variates_are_counted_as_the_data_grow(play, monkeypatch):
     module, found, claims = play("lda_growing_data")
     assert len(claims) == 4 * len(found.sizes) + 5

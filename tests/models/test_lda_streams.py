@@ -216,8 +216,14 @@ SAMPLERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("where", ["memory", "disk"])
-@pytest.mark.parametrize("name", SAMPLERS)
+OFTEN_FROM_DISK = ("gibbs", "scir", "scir_cv")
+
+
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [(name, "memory") for name in SAMPLERS]
+    + [pytest.param(n, "disk", marks=() if n in OFTEN_FROM_DISK else pytest.mark.slow) for n in SAMPLERS],
+)
 @pytest.mark.filterwarnings("ignore:the noise of minibatches")
 def test_one_topic_has_a_known_mean(tmp_path, name, where):
     # With a single topic nothing is latent: the mean is (beta + counts) / total, whatever minibatches do. A quarter

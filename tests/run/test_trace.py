@@ -153,7 +153,7 @@ CASES = {
 }
 
 
-OFTEN = ("SGLD", "SGLD, correlated", "SGHMC", "SGNHT, control variates")
+OFTEN = ("SGLD", "SGLD, correlated", "SGNHT, control variates")
 
 
 @pytest.mark.parametrize("name", [c if c in OFTEN else pytest.param(c, marks=pytest.mark.slow) for c in CASES])

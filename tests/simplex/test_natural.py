@@ -14,7 +14,11 @@ PRIOR = np.array([1.0, 2.0, 1.5, 1.0])
 
 @pytest.mark.parametrize(
     "sampler",
-    [sc.SGLD(0.003), sc.SGHMC(0.05, friction=2.0, integrator="baoab"), sc.SGNHT(0.05, diffusion=2.0)],
+    [
+        sc.SGLD(0.003),
+        pytest.param(sc.SGHMC(0.05, friction=2.0, integrator="baoab"), marks=pytest.mark.slow),
+        pytest.param(sc.SGNHT(0.05, diffusion=2.0), marks=pytest.mark.slow),
+    ],
     ids=["sgld", "sghmc", "sgnht"],
 )
 def test_the_law_is_dirichlet(sampler):
