@@ -29,8 +29,6 @@ source's, which reports pictures only; here each has at least 10 tokens and the 
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,7 +36,6 @@ from typing import Any, NamedTuple
 import common
 import lda_stream
 import numpy as np
-import scipy.sparse as sp
 from common import COLOURS, INK, Claim
 from lda_stream import Curve, Texts
 
@@ -101,14 +98,7 @@ def texts(mode: str, documents: int, held_out: int, topics: int) -> Texts:
     """Wikipedia in an order of chance, or a small corpus drawn from the model."""
     if mode == "short":
         return lda_stream.texts(mode, documents, held_out, topics)
-    path = Path(os.environ.get("SCIROCCO_DATA", "")) / "wikipedia.npz"
-    if "SCIROCCO_DATA" not in os.environ or not path.is_file():
-        sys.exit("full mode needs real data: set SCIROCCO_DATA to the folder that holds wikipedia.npz")
-    with np.load(path) as stored:
-        parts = stored["data"].astype(np.int64), stored["indices"], stored["indptr"]
-        matrix = sp.csr_array(parts, shape=tuple(stored["shape"]))
-    frequent = np.sort(np.argsort(-matrix.sum(axis=0), kind="stable")[:VOCABULARY])
-    every = Documents.of(matrix[:, frequent])
+    every = Documents.of(lda_stream.stored_counts("wikipedia", VOCABULARY))
     order = np.random.default_rng(0).permutation(np.flatnonzero(every.lengths >= SHORTEST))
     return Texts(every.take(order[:documents]), every.take(order[-held_out:]))
 

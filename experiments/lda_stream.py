@@ -87,6 +87,17 @@ class Results(NamedTuple):
     unigram: float
 
 
+def stored_counts(name: str, words: int | None = None) -> sp.csr_array:
+    """A corpus of the folder named by SCIROCCO_DATA, documents x words; only its most frequent ``words`` if given."""
+    path = Path(os.environ.get("SCIROCCO_DATA", "")) / f"{name}.npz"
+    if "SCIROCCO_DATA" not in os.environ or not path.is_file():
+        sys.exit(f"full mode needs real data: set SCIROCCO_DATA to the folder that holds {name}.npz")
+    with np.load(path) as stored:
+        parts = stored["data"].astype(np.int64), stored["indices"], stored["indptr"]
+        matrix = sp.csr_array(parts, shape=tuple(stored["shape"]))
+    return matrix if words is None else matrix[:, np.sort(np.argsort(-matrix.sum(axis=0), kind="stable")[:words])]
+
+
 def texts(mode: str, documents: int, held_out: int, topics: int) -> Texts:
     """Wikipedia in an order of chance, or a small corpus drawn from the model."""
     rng = np.random.default_rng(0)
@@ -95,12 +106,7 @@ def texts(mode: str, documents: int, held_out: int, topics: int) -> Texts:
         eta = rng.dirichlet(np.full(topics, 0.1), documents + held_out)
         every = Documents.of(rng.multinomial(60, eta @ phi))
     else:
-        path = Path(os.environ.get("SCIROCCO_DATA", "")) / "wikipedia.npz"
-        if "SCIROCCO_DATA" not in os.environ or not path.is_file():
-            sys.exit("full mode needs real data: set SCIROCCO_DATA to the folder that holds wikipedia.npz")
-        with np.load(path) as stored:
-            parts = stored["data"], stored["indices"], stored["indptr"]
-            every = Documents.of(sp.csr_array(parts, shape=tuple(stored["shape"])))
+        every = Documents.of(stored_counts("wikipedia"))
     order = rng.permutation(every.size)
     return Texts(every.take(order[:documents]), every.take(order[-held_out:]))
 

@@ -23,16 +23,14 @@ model, with 6 topics, and has one setting of the grid: every other has to be com
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import common
 import numpy as np
-import scipy.sparse as sp
 from common import COLOURS, INK, Claim
+from lda_stream import stored_counts
 
 import scirocco as sc
 from scirocco.corpora.documents import Documents
@@ -104,14 +102,7 @@ def texts(mode: str, topics: int) -> Texts:
         eta = rng.dirichlet(np.full(topics, 0.1), TRAIN + 2 * OTHERS)
         every = Documents.of(rng.multinomial(55, eta @ phi))
     else:
-        path = Path(os.environ.get("SCIROCCO_DATA", "")) / "newsgroups20.npz"
-        if "SCIROCCO_DATA" not in os.environ or not path.is_file():
-            sys.exit("full mode needs real data: set SCIROCCO_DATA to the folder that holds newsgroups20.npz")
-        with np.load(path) as stored:
-            parts = stored["data"].astype(np.int64), stored["indices"], stored["indptr"]
-            matrix = sp.csr_array(parts, shape=tuple(stored["shape"]))
-        frequent = np.sort(np.argsort(-matrix.sum(axis=0), kind="stable")[:VOCABULARY])
-        every = Documents.of(matrix[:, frequent])
+        every = Documents.of(stored_counts("newsgroups20", VOCABULARY))
         every = every.take(np.flatnonzero((every.lengths >= SHORTEST) & (every.lengths <= LONGEST)))
     order = rng.permutation(every.size)
     borders = TRAIN, TRAIN + OTHERS
