@@ -24,6 +24,20 @@ def ess(posterior: xr.Dataset, method: str = "bulk") -> xr.Dataset:
     return _dataset(arviz().ess(posterior, method=method))
 
 
+def standard_error(values: np.ndarray) -> np.ndarray:
+    """Of means over chains and draws, (chain, draw, k) -> k; 0 for what does not move."""
+    import xarray as xr
+
+    spread = values.std(axis=(0, 1), ddof=1)
+    moving = spread > 1e-12 * np.maximum(1e-300, np.abs(values).max(axis=(0, 1)))
+    error = np.zeros(values.shape[-1])
+    if moving.any():
+        names = {"chain": np.arange(values.shape[0]), "draw": np.arange(values.shape[1])}
+        draws = xr.Dataset({"value": (("chain", "draw", "k"), values[..., moving])}, coords=names)
+        error[moving] = spread[moving] / np.sqrt(ess(draws, "mean")["value"].values)
+    return error
+
+
 def rhat(posterior: xr.Dataset) -> xr.Dataset:
     """Rank-normalised split R-hat; a single chain is split in two."""
     import xarray as xr

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scirocco.checks import positive_array
+from scirocco.diagnostics.convergence import standard_error
 
 if TYPE_CHECKING:
     from scirocco.run.trace import Trace
@@ -62,8 +63,6 @@ def extrapolate(
 
 
 def _estimate(run: Trace | Any, function: Any, name: str | None) -> tuple[np.ndarray, np.ndarray]:
-    from scirocco.postprocess.zero_variance import _standard_error
-
     if hasattr(run, "posterior"):
         found = run.posterior
         names = [str(n) for n in found.data_vars]
@@ -79,4 +78,4 @@ def _estimate(run: Trace | Any, function: Any, name: str | None) -> tuple[np.nda
         raise ValueError(f"draws must have shape (chain, draw, ...) with at least 4 draws; got {draws.shape}")
     flat = draws.reshape(*draws.shape[:2], -1)
     shape = draws.shape[2:]
-    return flat.mean(axis=(0, 1)).reshape(shape), _standard_error(flat).reshape(shape)
+    return flat.mean(axis=(0, 1)).reshape(shape), standard_error(flat).reshape(shape)

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from scirocco.checks import require_count
+from scirocco.diagnostics.convergence import standard_error
 
 PENALTIES = np.concatenate([[0.0], 10.0 ** np.arange(-10.0, 4.0)])  # relative to the mean square of the columns
 MOST_COLUMNS = 5000
@@ -96,7 +97,7 @@ def zero_variance(
         corrected[:, applied] = flat[:, applied] - columns[:, applied] @ coefficients
     shape = wanted.shape[2:]
     means = [a.mean(axis=(0, 1)).reshape(shape) for a in (corrected, flat)]
-    errors = [_standard_error(a).reshape(shape) for a in (corrected, flat)]
+    errors = [standard_error(a).reshape(shape) for a in (corrected, flat)]
     return ZeroVariance(means[0], errors[0], means[1], errors[1])
 
 
@@ -137,22 +138,6 @@ def _regression(x: np.ndarray, y: np.ndarray, ridge: float | None) -> np.ndarray
         best[better] = score[better]
         kept[:, better] = (shrunk / s)[:, None] * inside[:, better]
     return np.asarray((vt.T @ kept) / scale[:, None])
-
-
-def _standard_error(values: np.ndarray) -> np.ndarray:
-    """Of the mean over chains and draws, (chain, draw, k) -> k, by ArviZ's effective sample size."""
-    import xarray as xr
-
-    from scirocco.diagnostics.convergence import ess
-
-    spread = values.std(axis=(0, 1), ddof=1)
-    moving = spread > 1e-12 * np.maximum(1e-300, np.abs(values).max(axis=(0, 1)))
-    error = np.zeros(values.shape[-1])
-    if moving.any():
-        names = {"chain": np.arange(values.shape[0]), "draw": np.arange(values.shape[1])}
-        draws = xr.Dataset({"value": (("chain", "draw", "k"), values[..., moving])}, coords=names)
-        error[moving] = spread[moving] / np.sqrt(ess(draws, "mean")["value"].values)
-    return error
 
 
 class StreamingZeroVariance:
