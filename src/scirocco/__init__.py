@@ -21,6 +21,8 @@ _WHERE = {
     "sample": "sampling",
     "resume": "sampling",
     "kernel": "sampling",
+    "tune": "sampling",
+    "Auto": "samplers",
     "DivergenceError": "run",
     "Trace": "run",
     "Block": "blocks",
@@ -43,6 +45,11 @@ _WHERE = {
     "SCIRCV": "simplex",
     "SGRLD": "simplex",
     "LDA": "models",
+    "GaussianMixture": "models",
+    "LogisticRegression": "models",
+    "MatrixFactorization": "models",
+    "NeuralNetworkClassifier": "models",
+    "NeuralNetworkRegressor": "models",
 }
 _MODULES = {
     "batches",
@@ -72,10 +79,16 @@ __all__ = [
     "SGNHT",
     "SGRLD",
     "SVRG",
+    "Auto",
     "Block",
     "ControlVariate",
     "Decreasing",
     "DivergenceError",
+    "GaussianMixture",
+    "LogisticRegression",
+    "MatrixFactorization",
+    "NeuralNetworkClassifier",
+    "NeuralNetworkRegressor",
     "Plain",
     "Recipe",
     "Target",
@@ -101,6 +114,7 @@ __all__ = [
     "schedules",
     "simplex",
     "theory",
+    "tune",
     "tuning",
 ]
 
@@ -124,11 +138,18 @@ if TYPE_CHECKING:
     from scirocco.blocks import Block
     from scirocco.dirichlet import sample_dirichlet
     from scirocco.estimators import SAGA, SVRG, ControlVariate, Plain
-    from scirocco.models import LDA
+    from scirocco.models import (
+        LDA,
+        GaussianMixture,
+        LogisticRegression,
+        MatrixFactorization,
+        NeuralNetworkClassifier,
+        NeuralNetworkRegressor,
+    )
     from scirocco.recipe import Recipe, check_invariance
     from scirocco.run import DivergenceError, Trace
-    from scirocco.samplers import PSGLD, SGHMC, SGLD, SGNHT, UnderdampedLangevin
-    from scirocco.sampling import kernel, resume, sample
+    from scirocco.samplers import PSGLD, SGHMC, SGLD, SGNHT, Auto, UnderdampedLangevin
+    from scirocco.sampling import kernel, resume, sample, tune
     from scirocco.schedules import Decreasing, cyclical
     from scirocco.simplex import SCIR, SCIRCV, SGRLD
     from scirocco.target import Target

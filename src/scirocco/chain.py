@@ -6,6 +6,7 @@ the user's own; ``run`` repeats the same transition inside a compiled loop.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -13,12 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.batches import Arrays, Batch, Batching, RandomBlocks, Shuffled, Stream
+from scirocco.batches import Arrays, Batch, Batching, RandomBlocks, Shuffled, Stratified, Stream
 from scirocco.batches.base import batch_rows
 from scirocco.batches.stream import Loader
 from scirocco.blocks import Block, apply, split
 from scirocco.estimators import Estimator, Plain
-from scirocco.samplers.base import Info, Sampler, inner_steps
+from scirocco.samplers.base import Info, Sampler, automatic, inner_steps
 from scirocco.target import Target, merge
 from scirocco.trees import signs_like
 from scirocco.types import Array, Data, Key, Params
@@ -52,21 +53,24 @@ class Kernel:
         batching: Batching | None = None,
         blocks: Sequence[Block] = (),
         seed: int = 0,
+        untuned: bool = False,
     ) -> None:
-        _require_parts(target, sampler, estimator, batching)
+        _require_parts(target, sampler, estimator, batching, untuned=untuned)
         self.target, self.sampler = target, sampler
         self.estimator: Estimator = estimator or Plain()
         self.blocks = tuple(blocks)
         self.seed = seed
         self.inner = inner_steps(sampler)
         self.batch_size = batch_rows(batch_size, target.size)
-        batching = _batching(sampler, self.estimator, batching)
+        self.batching = batching = _batching(sampler, self.estimator, batching)
         without = type(batching) is Shuffled and self.batch_size < target.size
         self.epoch = target.size / self.batch_size if without else np.inf
         source = target.source
         if isinstance(source, Arrays):
             shuffle = isinstance(batching, Shuffled) and self.batch_size < target.size
             order = np.random.default_rng(seed).permutation(target.size) if shuffle else None
+            if isinstance(batching, Stratified):
+                order = batching.layout(seed)
             self.draw = batching.bind(target.size, target.size, self.batch_size, order, ring=True)
             self._resident: Data = source.on_device(order, self.draw.wrap)
             self._loader: Loader | None = None
@@ -84,6 +88,13 @@ class Kernel:
             self._loader = Loader(source, seed, rows)
             self.steps_per_block = rows // unit
         self._step = jax.jit(self.transition)
+
+    def replaced(self, sampler: Sampler, estimator: Estimator | None = None) -> Kernel:
+        """The same kernel with another sampler of the same kind, and perhaps another estimator; data is shared."""
+        other = copy.copy(self)
+        other.sampler, other.estimator = sampler, estimator or self.estimator
+        other._step = jax.jit(other.transition)
+        return other
 
     # The pure part.
 
@@ -130,20 +141,26 @@ class Kernel:
         """The variance of the gradient estimate and the diagonal of the Hessian of U, from fresh minibatches.
 
         The diagonal is Hutchinson's estimate E[z * (H z)] with random signs z, noisy entry by entry, good in its sum.
+        A sampler in coordinates of its own says with ``marginal`` which gradient each parameter feels.
         """
         position, held = state.sampler.position, state.held
+        marginal: Callable[[Params], Params] = getattr(self.sampler, "marginal", lambda tree: tree)
+        back: Callable[[Params], Params] = getattr(self.sampler, "marginal_transposed", lambda tree: tree)
 
         def once(number: Array) -> tuple[Params, Params]:
             draw_key, sign_key = jax.random.split(jax.random.fold_in(key, number))
             _, batch = self.draw.draw(draw_key, self.draw.init(draw_key), jnp.int32(0), data)
             gradient, _ = self.estimator.estimate(self.target, state.estimator, position, held, batch)
             signs = signs_like(sign_key, position)
+            direction = back(signs)
 
             def along(p: Params) -> Array:
-                terms = jax.tree.map(lambda g, z: jnp.sum(g * z), self.target.potential_gradient(p, held, batch), signs)
+                slope = self.target.potential_gradient(p, held, batch)
+                terms = jax.tree.map(lambda g, z: jnp.sum(g * z), slope, direction)
                 return sum(jax.tree.leaves(terms), start=jnp.zeros(()))
 
-            return gradient, jax.tree.map(lambda z, hz: z * hz, signs, jax.grad(along)(position))
+            curved = marginal(jax.grad(along)(position))
+            return marginal(gradient), jax.tree.map(lambda z, hz: z * hz, signs, curved)
 
         gradients, curvatures = jax.lax.map(once, jnp.arange(repeats, dtype=jnp.int32))
         noise = jax.tree.map(lambda g: jnp.var(g, axis=0, ddof=1), gradients)
@@ -244,7 +261,7 @@ def _batching(sampler: Sampler, estimator: Estimator, batching: Batching | None)
     return batching or (RandomBlocks() if independent else Shuffled())
 
 
-def _require_parts(target: object, sampler: object, estimator: object, batching: object) -> None:
+def _require_parts(target: object, sampler: object, estimator: object, batching: object, *, untuned: bool) -> None:
     if not isinstance(target, Target):
         raise TypeError(f"target must be a scirocco.Target; got {type(target).__name__}")
     if isinstance(sampler, str):
@@ -261,5 +278,10 @@ def _require_parts(target: object, sampler: object, estimator: object, batching:
     ):
         if part is not None and not all(hasattr(part, method) for method in methods):
             raise TypeError(f"{name} must have {' and '.join(methods)}, like {example}; got {part!r}")
+    if automatic(getattr(sampler, "step_size", None)) is not None and not untuned:
+        raise ValueError(
+            "step_size='auto' is found before a run, by scirocco.sample or scirocco.tune(target, sampler, initial), "
+            "which has the kernel"
+        )
     if sampler is None:
         raise TypeError("sampler must be given, for example scirocco.SGLD(step_size=1e-4)")

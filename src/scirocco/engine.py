@@ -73,7 +73,7 @@ class Engine:
         return self._initials()[0]
 
     def _initials(self) -> list[Params]:
-        if callable(self.initial) and jax.tree_util.all_leaves([self.initial]):  # not a pytree that can be called
+        if is_function(self.initial):
             return [jax.tree.map(jnp.asarray, self.initial(key)) for key in self._start_keys]
         return [jax.tree.map(jnp.asarray, self.initial)]
 
@@ -262,6 +262,11 @@ class Engine:
         state = self.sampler_state(progressed.probed, progressed.state)
         variance = progressed.moments.pooled()[1]
         return bias_report(self.kernel.sampler, state, variance, noise, curvature, self.kernel.epoch)
+
+
+def is_function(initial: Any) -> bool:
+    """Whether an initial position is a function of a key, and not a pytree that happens to be callable."""
+    return callable(initial) and jax.tree_util.all_leaves([initial])
 
 
 def _explain(step: int, info: Info, failed: dict[str, np.ndarray]) -> str:

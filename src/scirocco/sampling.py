@@ -1,18 +1,20 @@
-"""``sample``, ``resume`` and ``kernel``: the ways to run a chain."""
+"""``sample``, ``resume``, ``kernel`` and ``tune``: the ways to run a chain."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 
 from scirocco.batches import Batching
+from scirocco.batches.base import batch_rows
 from scirocco.blocks import Block
 from scirocco.chain import Kernel
 from scirocco.checks import require_count, require_run, require_seed
-from scirocco.engine import Engine
+from scirocco.engine import Engine, is_function
 from scirocco.estimators import Estimator
 from scirocco.run import checkpoint
 from scirocco.run.describe import describe, is_opaque, outline, rebuild
@@ -20,9 +22,12 @@ from scirocco.run.finish import begin, empty_folder, go_on
 from scirocco.run.recording import Recording
 from scirocco.run.runner import Progressed
 from scirocco.run.trace import Trace
-from scirocco.samplers.base import Sampler
+from scirocco.samplers.base import Sampler, automatic
 from scirocco.target import Target
 from scirocco.types import Key, Params
+
+if TYPE_CHECKING:
+    from scirocco.tuning.automatic import Tuned
 
 
 def kernel(
@@ -51,6 +56,46 @@ def kernel(
     )  # fmt: skip
 
 
+def tune(
+    target: Target,
+    sampler: Sampler,
+    initial: Params,
+    *,
+    batch_size: int | float | None = None,
+    estimator: Estimator | None = None,
+    batching: Batching | None = None,
+    blocks: Sequence[Block] = (),
+    seed: int = 0,
+) -> Tuned:
+    """Find the step size of a sampler with ``step_size="auto"``, as ``sample`` does before it runs.
+
+    Returns the ``kernel`` (with its ``sampler``, ``estimator`` and ``batch_size``), the ``initial`` position at the
+    mode, and a ``report`` on what was chosen and why. ``Auto(sd_error=0.02)`` in place of "auto" sets the limit.
+    Without an ``estimator`` the plain gradient or control variates are chosen by their noise.
+
+    >>> import jax.numpy as jnp, scirocco as sc
+    >>> target = sc.Target(lambda m: -m**2 / 2, lambda m, x: -(x - m)**2 / 2, jnp.arange(1000.0) % 7)
+    >>> tuned = sc.tune(target, sc.SGLD(step_size="auto"), jnp.array(0.0), batch_size=100)
+    >>> tuned.report.estimator, bool(0.15 < tuned.report.step_size < 0.2)
+    ('ControlVariate of second order', True)
+    """
+    from scirocco.tuning.automatic import tune_kernel
+
+    if automatic(getattr(sampler, "step_size", None)) is None:
+        raise ValueError(f'tune finds a step size that is left open, step_size="auto"; got {sampler!r}')
+
+    def make(rows: int, drawn: Batching | None = batching) -> Kernel:
+        return Kernel(
+            target, sampler, batch_size=rows, estimator=estimator, batching=drawn, blocks=blocks,
+            seed=require_seed(seed), untuned=True,
+        )  # fmt: skip
+
+    rows = batch_rows(_batch_size(target, batch_size), target.size)
+    first = initial(jax.random.key(seed)) if is_function(initial) else initial
+    free = estimator is None and batching is None
+    return tune_kernel(make, rows, first, free=free, free_batch=batch_size is None)
+
+
 def sample(
     target: Target,
     sampler: Sampler,
@@ -75,13 +120,15 @@ def sample(
 
     Args:
         target: the posterior.
-        sampler: the dynamics, such as ``SGLD(step_size=1e-5)``.
-        initial: where the chains start, any pytree; or a function of a random key, for dispersed starts.
+        sampler: the dynamics, such as ``SGLD(step_size=1e-5)``, or ``SGLD(step_size="auto")``: see ``tune``.
+        initial: where the chains start, any pytree; or a function of a random key, for dispersed starts. With
+            ``step_size="auto"`` the search for the mode starts there, and chains start around the mode.
         num_samples: draws to keep from each chain.
         burn_in: steps before the first of them.
         thin: steps from draw to draw.
         batch_size: rows of a minibatch, a count or a fraction of N. By default 1 % of N, but 100 to 1,000 rows.
-        estimator: ``Plain()`` by default, ``ControlVariate()``, ``SAGA()`` or ``SVRG()``.
+        estimator: ``Plain()`` by default, ``ControlVariate()``, ``SAGA()`` or ``SVRG()``; with ``step_size="auto"`` the
+            less noisy of the first two by default.
         batching: how rows are drawn: ``batches.Shuffled()`` by default, ``WithReplacement()`` or ``Weighted(p)``.
         blocks: the user's own updates for some of the parameters.
         chains: independent chains, run side by side.
@@ -101,9 +148,16 @@ def sample(
     """
     require_run(num_samples, burn_in, thin, chains, checkpoint_seconds, collect)
     folder = empty_folder(path)
-    bound = kernel(
-        target, sampler, batch_size=batch_size, estimator=estimator, batching=batching, blocks=blocks, seed=seed
-    )
+    settings: dict[str, Any] = {
+        "batch_size": batch_size, "estimator": estimator, "batching": batching, "blocks": blocks, "seed": seed
+    }  # fmt: skip
+    tuned = None
+    if automatic(getattr(sampler, "step_size", None)) is not None:
+        tuned = tune(target, sampler, initial, **settings)
+        bound, initial, sampler, estimator = tuned.kernel, tuned.initial, tuned.sampler, tuned.estimator
+        batching = bound.batching
+    else:
+        bound = kernel(target, sampler, **settings)
     try:
         recording = Recording.of(burn_in, thin, sampler)
         engine = Engine(bound, initial, chains=chains, recording=recording, collect=collect, gradients=gradients)
@@ -122,6 +176,7 @@ def sample(
                 "gradients": bool(gradients),
             },
             "data": target.source.fingerprint() if folder is not None else None,
+            "tuning": tuned.report.to_json() if tuned else None,
         }  # fmt: skip
         return begin(engine, progressed, meta, folder, checkpoint_seconds=checkpoint_seconds, progress=progress)
     finally:

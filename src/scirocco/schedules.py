@@ -80,7 +80,7 @@ def cyclical(sampler: Any, period: int, exploration: float = 0.25) -> Any:
         raise ValueError(f"period must be a whole number of at least 2; got {period!r}")
     if not 0 <= exploration < 1:
         raise ValueError(f"exploration must lie in [0, 1); got {exploration!r}")
-    if callable(sampler.step_size) or callable(sampler.temperature):
+    if callable(sampler.step_size) or isinstance(sampler.step_size, str) or callable(sampler.temperature):
         raise TypeError("cyclical needs a sampler with a constant step_size and temperature; it makes the schedules")
     stages = Stages(float(sampler.temperature), period, round(exploration * period))
     return replace(sampler, step_size=CosineCycle(float(sampler.step_size), period), temperature=stages)

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.batches import Batch, Source, as_source
+from scirocco.batches import Arrays, Batch, Source, Stream, as_source
 from scirocco.batches.base import row_bytes
 from scirocco.trees import all_finite, named_leaves
 from scirocco.types import Array, Data, Params
@@ -100,14 +100,34 @@ class Target:
     # Sums over the whole data set, accumulated in float64 on the host: at N = 10^6 float32 loses the differences that
     # control variates live on.
 
+    @property
+    def pass_rows(self) -> int:
+        """Rows of one batch of a pass over all data."""
+        return max(1, min(self.size, PASS_BYTES // row_bytes(self.source.example)))
+
     def passes(self) -> Iterator[Batch]:
         """All rows once, in batches of equal shape; the padding of the last one has weight 0."""
-        rows = max(1, min(self.size, PASS_BYTES // row_bytes(self.source.example)))
+        rows = self.pass_rows
         for piece in self.source.in_order(rows):
             missing = rows - jax.tree.leaves(piece)[0].shape[0]
             weights = (np.arange(rows) < rows - missing).astype(np.float32)
             padded = jax.tree.map(lambda a, k=missing: np.concatenate([a, np.repeat(a[:1], k, 0)]) if k else a, piece)
             yield Batch(padded, jnp.asarray(weights), jnp.arange(rows, dtype=jnp.int32))
+
+    def shuffled(self, rows: int, seed: int, epoch: int = 0) -> Iterator[Data]:
+        """Minibatches of an epoch in random order, on the host, for work before a run."""
+        source = self.source
+        if isinstance(source, Arrays):
+            order = np.random.default_rng(np.random.SeedSequence([seed, 3, epoch])).permutation(source.size)
+            for k in range(source.size // rows):
+                yield jax.tree.map(lambda a, k=k: a[order[k * rows : (k + 1) * rows]], source.arrays)
+            return
+        assert isinstance(source, Stream)
+        block = min(source.resident_rows, source.size) // rows * rows
+        for b in range(max(1, source.size // block)):
+            data = source.block(seed, block, epoch * (source.size // block) + b)
+            for k in range(block // rows):
+                yield jax.tree.map(lambda a, k=k: a[k * rows : (k + 1) * rows], data)
 
     def full_likelihood_gradient(self, position: Params, held: Params = None) -> Params:
         """The gradient of - sum_i log likelihood_i over all data, in float64."""

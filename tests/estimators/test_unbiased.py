@@ -38,7 +38,10 @@ def batches(weights=None):
 
 
 @pytest.mark.parametrize("weights", [None, np.array([1.0, 2, 3, 1, 5, 2])])
-@pytest.mark.parametrize("estimator", [sc.Plain(), sc.ControlVariate(centre=THERE), sc.SVRG(10), sc.SAGA()])
+@pytest.mark.parametrize(
+    "estimator",
+    [sc.Plain(), sc.ControlVariate(centre=THERE), sc.ControlVariate(centre=THERE, order=2), sc.SVRG(10), sc.SAGA()],
+)
 def test_mean_over_all_minibatches_is_the_full_gradient(estimator, weights):
     state = estimator.init(TARGET, THERE, None)
     if isinstance(estimator, sc.SAGA):  # a table that is partly renewed, as in the middle of a run
@@ -84,6 +87,30 @@ def test_variance_of_control_variates_grows_with_the_distance_only():
     cv = sc.ControlVariate(centre=THERE)
     assert variance(cv, near) < 1e-3 * variance(sc.Plain(), near)
     assert variance(cv, HERE) / variance(cv, near) == pytest.approx(1e4, rel=0.5)
+    second = sc.ControlVariate(centre=THERE, order=2)
+    middle, nearer = (jax.tree.map(lambda t, h, s=s: t + s * (h - t), THERE, HERE) for s in (0.2, 0.1))
+    assert variance(second, middle) < 0.05 * variance(cv, middle)
+    assert variance(second, middle) / variance(second, nearer) == pytest.approx(16, rel=0.3)  # the fourth power
+
+
+def test_second_order_control_variates_are_exact_on_a_quadratic():
+    x = RNG.normal(size=(50, 3)).astype(np.float32)
+    target = sc.Target(lambda w: -jnp.sum(w**2), lambda w, r: -0.5 * (r @ w - 1) ** 2, x)
+    estimator = sc.ControlVariate(centre=jnp.zeros(3), order=2)
+    state = estimator.init(target, jnp.zeros(3), None)
+    here = jnp.array([1.0, -2.0, 0.5])
+    for rows in ([0], [3, 7], [5, 5, 9]):
+        batch = Batch(x[rows], jnp.float32(50 / len(rows)), jnp.asarray(rows))
+        found, _ = estimator.estimate(target, state, here, None, batch)
+        np.testing.assert_allclose(found, target.full_gradient(here), rtol=1e-4, atol=1e-3)
+
+
+def test_second_order_has_limits():
+    with pytest.raises(ValueError, match="order must be 1 or 2; got 3"):
+        sc.ControlVariate(order=3)
+    target = sc.Target(lambda w: -jnp.sum(w**2), lambda w, r: -jnp.sum(w) * r, np.ones(4, np.float32))
+    with pytest.raises(ValueError, match="for at most 1,000 parameters; there are 1,001"):
+        sc.ControlVariate(order=2).start(target, jnp.zeros(1001), None, 0)
 
 
 def test_weights_by_lipschitz_constants_lower_the_variance():

@@ -10,6 +10,7 @@ import numpy as np
 from scirocco.batches.arrays import Arrays
 from scirocco.batches.base import Batch, Source
 from scirocco.batches.draws import Batching, RandomBlocks, Shuffled, Weighted, WithReplacement
+from scirocco.batches.strata import Stratified
 from scirocco.batches.stream import Arrow, MemoryMapped, Parquet, Stream
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "RandomBlocks",
     "Shuffled",
     "Source",
+    "Stratified",
     "Stream",
     "Weighted",
     "WithReplacement",

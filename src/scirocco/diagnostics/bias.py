@@ -105,7 +105,9 @@ def bias_report(
     observed = tree(variance)
     tiny = np.finfo(np.float64).tiny
     ratio = {n: max(0.0, float(np.sum(noise[n]) / max(np.sum(curvature[n]), tiny))) for n in noise}
-    trustworthy = {n: bool(np.sum(curvature[n]) > 0) for n in noise}
+    # Noise that was measured along each parameter's own direction needs no such assumption.
+    own = hasattr(sampler, "marginal")
+    trustworthy = {n: bool(np.sum(curvature[n]) > 0) and not own for n in noise}
     factor = tree({n: np.full(noise[n].shape, ratio[n]) for n in noise})
     fixed = tree(noise)
     proportional = tree({n: np.full(noise[n].shape, trustworthy[n]) for n in noise})

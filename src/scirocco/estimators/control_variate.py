@@ -5,6 +5,14 @@
 with l_i = - log p(x_i | .) and G = sum_i grad l_i, one pass over the data in float64. Unbiased; its variance is
 proportional to |theta - centre|^2, so near the mode it does not grow with N. Baker, Fearnhead, Fox and Nemeth (2019,
 SGLD-CV). With ``batches.Weighted(L)``, L_i the Lipschitz constants of grad l_i, this is their weighted form.
+
+``order=2`` takes the next term of Taylor's series as well, with d = theta - centre and H = sum_i H_i(centre),
+
+    g(theta) = - grad log p(theta) + G + H d + sum_{i in S} w_i (grad l_i(theta) - grad l_i(centre) - H_i d)
+
+The variance is then proportional to |theta - centre|^4: next to nothing where the posterior is near Gaussian. One
+Hessian of all data to begin with, and a half more work a step. The same expansion as in the proxies of Bardenet, Doucet
+and Holmes (2017), used here for the gradient.
 """
 
 from __future__ import annotations
@@ -14,20 +22,25 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
 
 from scirocco.batches import Batch
 from scirocco.target import Target
 from scirocco.trees import zeros_like
+from scirocco.tuning.curvature import likelihood_hessian
 from scirocco.tuning.mode import find_mode
-from scirocco.types import Params
+from scirocco.types import Array, Params
+
+MOST = 1000  # parameters, up to which the Hessian of all data is taken
 
 
 class ControlVariateState(NamedTuple):
-    """The centre (with the held parameters it was computed at) and the likelihood's full gradient there."""
+    """The centre (with the held parameters it was found at), the likelihood's full gradient there, and its Hessian."""
 
     centre: Params
     held: Params
     gradient: Params
+    hessian: Array | None = None
 
 
 def anchor(target: Target, position: Params, held: Params) -> ControlVariateState:
@@ -44,18 +57,43 @@ def estimate_around(target: Target, state: ControlVariateState, position: Params
     return jax.tree.map(lambda p, full, a, b: p + full + (a - b), prior, state.gradient, here, there)
 
 
+def estimate_second_order(
+    target: Target, state: ControlVariateState, position: Params, held: Params, batch: Batch
+) -> Params:
+    """The same with the change since the centre foretold by the Hessian."""
+    assert state.hessian is not None
+    step = jax.tree.map(lambda a, b: a - b, position, state.centre)
+    flat, unravel = ravel_pytree(step)
+    here = target.likelihood_gradient(position, held, batch)
+    there, change = jax.jvp(lambda p: target.likelihood_gradient(p, state.held, batch), (state.centre,), (step,))
+    prior = target.prior_gradient(position, held)
+    return jax.tree.map(
+        lambda p, full, h, a, b, c: p + full + h + (a - b - c),
+        prior, state.gradient, unravel(state.hessian @ flat), here, there, change,
+    )  # fmt: skip
+
+
 @dataclass(frozen=True, eq=False)
 class ControlVariate:
     """Control variates around a centre: the user's, or the posterior mode found by ``tuning.find_mode``.
 
-    Chains start at the centre, which replaces the burn-in. ``options`` go to ``find_mode``.
+    ``order`` is that of Taylor's series, 1 or 2 (for at most 1,000 parameters). Chains start at the centre, which
+    replaces the burn-in. ``options`` go to ``find_mode``.
     """
 
     centre: Params = field(default=None, metadata={"resume": False})
+    order: int = 1
     options: dict[str, Any] | None = field(default=None, metadata={"resume": False})
+
+    def __post_init__(self) -> None:
+        if self.order not in (1, 2):
+            raise ValueError(f"order must be 1 or 2; got {self.order!r}")
 
     def start(self, target: Target, position: Params, held: Params, seed: int) -> Params:
         """The centre."""
+        size = ravel_pytree(position)[0].size
+        if self.order == 2 and size > MOST:
+            raise ValueError(f"order=2 keeps a Hessian, for at most {MOST:,} parameters; there are {size:,}")
         if self.centre is None:
             return find_mode(target, position, held=held, seed=seed, **(self.options or {}))
         centre = jax.tree.map(jnp.asarray, self.centre)
@@ -65,16 +103,23 @@ class ControlVariate:
         return jax.tree.map(lambda c, p: c.astype(p.dtype), centre, position)
 
     def init(self, target: Target, position: Params, held: Params) -> ControlVariateState:
-        """The full gradient at the centre, which is where the chain starts."""
-        return anchor(target, position, held)
+        """The full gradient at the centre, which is where the chain starts, and the Hessian for the second order."""
+        state = anchor(target, position, held)
+        if self.order == 1:
+            return state
+        dtype = ravel_pytree(position)[0].dtype
+        return state._replace(hessian=jnp.asarray(likelihood_hessian(target, position, held), dtype))
 
     def blank(self, target: Target, position: Params, held: Params) -> ControlVariateState:
         """Zeros."""
         del target
-        return ControlVariateState(position, held, zeros_like(position))
+        flat = ravel_pytree(position)[0]
+        hessian = jnp.zeros((flat.size, flat.size), flat.dtype) if self.order == 2 else None
+        return ControlVariateState(position, held, zeros_like(position), hessian)
 
     def estimate(
         self, target: Target, state: ControlVariateState, position: Params, held: Params, batch: Batch
     ) -> tuple[Params, ControlVariateState]:
-        """Two backward passes over the minibatch, one at the centre."""
-        return estimate_around(target, state, position, held, batch), state
+        """Two backward passes over the minibatch, one at the centre; for the second order, a Hessian product too."""
+        estimated = estimate_around if self.order == 1 else estimate_second_order
+        return estimated(target, state, position, held, batch), state

@@ -40,10 +40,16 @@ def stationary_variance(
         )
         return np.stack([np.asarray(position, np.float64), np.asarray(momentum, np.float64)], axis=-1)
 
-    with jax.enable_x64(True):  # 1 - eigenvalue is of the order of h lambda: float32 would lose it
+    # What is not finite is not stable either, and sorted out below.
+    with (
+        np.errstate(all="ignore"),
+        jax.enable_x64(True),
+    ):  # 1 - eigenvalue is of the order of h lambda: float32 would lose it
         matrix = np.stack([step(1, 0, 0, 0), step(0, 1, 0, 0)], axis=-1)
         kicks = np.stack([step(0, 0, np.sqrt(v), 0), step(0, 0, 0, 1)], axis=-1)
-    stable = np.max(np.abs(np.linalg.eigvals(matrix)), axis=-1) < 1 - 1e-12
+    finite = np.all(np.isfinite(matrix), axis=(1, 2)) & np.all(np.isfinite(kicks), axis=(1, 2))
+    matrix[~finite], kicks[~finite] = 0, 0
+    stable = finite & (np.max(np.abs(np.linalg.eigvals(matrix)), axis=-1) < 1 - 1e-12)
     matrix[~stable] = 0
     from_gradient, from_noise = (_lyapunov(matrix, kicks[..., k]) for k in (0, 1))
     if np.isfinite(epoch):

@@ -30,7 +30,7 @@ from scirocco.recipe.fields import (
     square_root,
     value,
 )
-from scirocco.samplers.base import Info, at, info, require_positive
+from scirocco.samplers.base import Info, at, automatic, info, require_positive, require_step_size
 from scirocco.types import Array, Gradient, Key, Params, Setting
 
 
@@ -75,9 +75,9 @@ class Recipe:
     temperature: Setting = 1.0
 
     def __post_init__(self) -> None:
-        require_positive("step_size", self.step_size)
+        require_step_size(self.step_size)
         require_positive("temperature", self.temperature, allow_zero=True)
-        for name in ("step_size", "temperature"):
+        for name in ("step_size", "temperature") if automatic(self.step_size) is None else ("temperature",):
             if np.ndim(setting := at(getattr(self, name), 0)) or not hasattr(setting, "__float__"):
                 raise TypeError(f"{name} must be one number or a function of the step index; got {setting!r}")
         if self.auxiliary is not None and not callable(self.auxiliary):

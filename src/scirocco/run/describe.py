@@ -5,6 +5,7 @@ What JSON cannot hold (functions, closures of optax) is marked opaque, and ``res
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import sys
 import zlib
@@ -35,8 +36,8 @@ def registry() -> dict[str, type]:
     return {c.__name__: c for c in classes if isinstance(c, type)}
 
 
-def describe(value: Any) -> Any:
-    """A JSON description of a setting."""
+def describe(value: Any, keep: bool = False) -> Any:
+    """A JSON description of a setting. With ``keep`` large arrays are written too, as their bytes in base64."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Outline):
@@ -45,12 +46,18 @@ def describe(value: Any) -> Any:
         return value.item()
     if isinstance(value, np.ndarray | jax.Array):
         array = np.asarray(value)
+        if array.size > MAX_ARRAY and keep:
+            return {
+                "bytes": base64.b64encode(array.tobytes()).decode(),
+                "shape": array.shape,
+                "dtype": str(array.dtype),
+            }
         if array.size > MAX_ARRAY:
             return {"opaque": f"array {array.shape}", "checksum": zlib.crc32(np.ascontiguousarray(array).data)}
         return {"array": array.tolist(), "dtype": str(array.dtype)}
     if type(value) in registry().values():
         fields = {
-            f.name: describe(getattr(value, f.name))
+            f.name: describe(getattr(value, f.name), keep=f.metadata.get("keep", False))
             for f in dataclasses.fields(value)
             if f.metadata.get("resume", True)
         }
@@ -75,6 +82,9 @@ def rebuild(description: Any) -> Any:
         return description
     if "zeros" in description:
         return np.zeros(description["zeros"], dtype=description["dtype"])
+    if "bytes" in description:
+        array = np.frombuffer(base64.b64decode(description["bytes"]), dtype=description["dtype"])
+        return array.reshape(description["shape"])
     if "array" in description:
         return np.asarray(description["array"], dtype=description["dtype"])
     if "type" in description:

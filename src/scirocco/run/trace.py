@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from scirocco.postprocess.zero_variance import ZeroVariance
+    from scirocco.tuning.report import Tuning
 
 MAX_ROWS = 200
 GRADIENT = "gradient__"  # what the names of stored gradients begin with
@@ -33,6 +34,7 @@ class Summary:
     table: pd.DataFrame
     bias: BiasReport | None
     note: str
+    tuning: Tuning | None = None
 
     def __str__(self) -> str:
         report = str(self.bias) if self.bias else "bias report: not available for this sampler or this unfinished run"
@@ -40,7 +42,8 @@ class Summary:
 
         with pd.option_context("display.width", 120, "display.max_rows", MAX_ROWS):
             table = self.table.to_string(float_format=lambda x: f"{x:.4g}")
-        return "\n".join(part for part in (table, self.note, report) if part)
+        tuning = str(self.tuning) if self.tuning else ""
+        return "\n".join(part for part in (table, self.note, tuning, report) if part)
 
     __repr__ = __str__
 
@@ -68,6 +71,14 @@ class Trace:
         self.bias, self.stopped, self.seconds = bias, stopped, seconds
         self.meta = meta or {}
         self._stored: xr.Dataset | None = None
+
+    @property
+    def tuning(self) -> Tuning | None:
+        """What ``step_size="auto"`` chose, and why; None if the step size was given."""
+        from scirocco.tuning.report import Tuning
+
+        facts = self.meta.get("tuning")
+        return Tuning.from_json(facts) if facts else None
 
     @property
     def posterior(self) -> xr.Dataset:
@@ -131,9 +142,10 @@ class Trace:
         if unknown:
             raise ValueError(f"var_names {unknown} are not in the trace; it has {list(self.posterior.data_vars)}")
         if not chosen:
-            return Summary(self._moment_table(), self.bias, "no draws were stored: moments only")
+            return Summary(self._moment_table(), self.bias, "no draws were stored: moments only", self.tuning)
         if self.count < 4:
-            return Summary(self._moment_table(), self.bias, f"{self.count} draws are too few for ESS and R-hat")
+            few = f"{self.count} draws are too few for ESS and R-hat"
+            return Summary(self._moment_table(), self.bias, few, self.tuning)
         selected, note = _thinned(self.posterior[chosen], MAX_ROWS)
         bulk, tail, r_hat = convergence.ess(selected), convergence.ess(selected, "tail"), convergence.rhat(selected)
         average = convergence.ess(selected, "mean")
@@ -151,7 +163,7 @@ class Trace:
                     "ess_tail": float(tail[name].values[index]),
                     "r_hat": float(r_hat[name].values[index]),
                 }
-        return Summary(pd.DataFrame.from_dict(rows, orient="index"), self.bias, note)
+        return Summary(pd.DataFrame.from_dict(rows, orient="index"), self.bias, note, self.tuning)
 
     def zero_variance(
         self, function: Callable[..., Any] | None = None, *, degree: int = 1, ridge: float | None = None

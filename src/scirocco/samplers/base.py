@@ -7,6 +7,7 @@ structure of the position; all calls within one step see the same minibatch.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -15,6 +16,34 @@ import numpy as np
 from jaxtyping import Float
 
 from scirocco.types import Array, Gradient, Key, Params, Setting
+
+
+@dataclass(frozen=True)
+class Auto:
+    """A step size that is found before the run: the largest at which no posterior sd is off by more than ``sd_error``.
+
+    ``search`` runs a bandit over step size, batch size and friction; by default only where the posterior is far from
+    Gaussian or the sampler does not know its own law. ``step_size="auto"`` is ``Auto()``.
+
+    >>> Auto(sd_error=0.02)
+    Auto(sd_error=0.02, search=None)
+    """
+
+    sd_error: float = 0.05
+    search: bool | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.sd_error < 1:
+            raise ValueError(f"sd_error must lie between 0 and 1, such as 0.05 for 5 %; got {self.sd_error!r}")
+
+
+def automatic(step_size: Setting) -> Auto | None:
+    """The wishes of a step size that is still to be found; None for one that is given."""
+    if isinstance(step_size, str):
+        if step_size != "auto":
+            raise TypeError(f'step_size must be a number, a schedule, a pytree of numbers or "auto"; got {step_size!r}')
+        return Auto()
+    return step_size if isinstance(step_size, Auto) else None
 
 
 class Info(NamedTuple):
@@ -113,8 +142,16 @@ def info(step_size: Params, gradient: Params) -> Info:
     return Info(mean, norm(gradient))
 
 
+def require_step_size(setting: Setting) -> None:
+    """Reject a step size that is neither positive and finite nor to be found."""
+    if automatic(setting) is None:
+        require_positive("step_size", setting)
+
+
 def require_positive(name: str, setting: Setting, *, allow_zero: bool = False) -> None:
     """Reject numbers that are not positive and finite; schedules are looked at over their first steps."""
+    if isinstance(setting, jax.core.Tracer):
+        return  # inside a compiled search over settings
     samples = [setting(t) for t in (0, 1, 1000)] if callable(setting) else [setting]
     for sample in samples:
         for leaf in jax.tree.leaves(sample):

@@ -19,7 +19,7 @@ import numpy as np
 
 from scirocco.checks import require_count
 from scirocco.integrators.law import euler_variance
-from scirocco.samplers.base import Info, at, info, require_positive, spread
+from scirocco.samplers.base import Info, at, info, require_positive, require_step_size, spread
 from scirocco.trees import normal_like
 from scirocco.types import Array, Gradient, Key, Params, Setting
 
@@ -47,7 +47,7 @@ class PSGLD:
     temperature: Setting = 1.0
 
     def __post_init__(self) -> None:
-        require_positive("step_size", self.step_size)
+        require_step_size(self.step_size)
         require_positive("temperature", self.temperature, allow_zero=True)
         require_positive("epsilon", self.epsilon)
         require_count("adaptation_steps", self.adaptation_steps)
@@ -84,6 +84,11 @@ class PSGLD:
             state.position, g, h, normal_like(key, state.position),
         )  # fmt: skip
         return PSGLDState(position, state.step + 1, square), info(h, g)
+
+    def settled(self, state: PSGLDState, precision: Params, noise: Params) -> PSGLDState:
+        """The running mean where it will come to: E g^2 = lambda T + V on a Gaussian."""
+        temperature = at(self.temperature, state.step)
+        return state._replace(square=jax.tree.map(lambda lam, v: lam * temperature + v, precision, noise))
 
     def stationary_variance(self, state: PSGLDState, precision: Params, noise: Params, epoch: float = np.inf) -> Params:
         """That of SGLD with step size h G."""

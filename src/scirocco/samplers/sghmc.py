@@ -22,7 +22,7 @@ import numpy as np
 from scirocco.checks import require_choice, require_count
 from scirocco.integrators.langevin import INTEGRATORS
 from scirocco.integrators.law import stationary_variance
-from scirocco.samplers.base import Info, at, info, require_positive, spread
+from scirocco.samplers.base import Info, at, info, require_positive, require_step_size, spread
 from scirocco.trees import normal_like
 from scirocco.types import Array, Gradient, Key, Params, Setting
 
@@ -52,7 +52,7 @@ class SGHMC:
     temperature: Setting = 1.0
 
     def __post_init__(self) -> None:
-        require_positive("step_size", self.step_size)
+        require_step_size(self.step_size)
         require_positive("friction", self.friction, allow_zero=True)
         require_positive("noise_estimate", self.noise_estimate, allow_zero=True)
         require_positive("temperature", self.temperature, allow_zero=True)

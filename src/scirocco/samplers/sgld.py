@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco.integrators.law import euler_variance
-from scirocco.samplers.base import Info, at, info, require_positive, spread
+from scirocco.samplers.base import Info, at, info, require_positive, require_step_size, spread
 from scirocco.trees import normal_like
 from scirocco.types import Array, Gradient, Key, Params, Setting
 
@@ -45,7 +45,7 @@ class SGLD:
     temperature: Setting = 1.0
 
     def __post_init__(self) -> None:
-        require_positive("step_size", self.step_size)
+        require_step_size(self.step_size)
         require_positive("temperature", self.temperature, allow_zero=True)
 
     def init(self, key: Key, position: Params) -> SGLDState:

@@ -22,7 +22,7 @@ from scirocco.checks import require_choice
 from scirocco.integrators.langevin import baoab, euler
 from scirocco.integrators.law import stationary_variance
 from scirocco.integrators.thermostat import THERMOSTATS
-from scirocco.samplers.base import Info, at, info, require_positive, size, spread
+from scirocco.samplers.base import Info, at, info, require_positive, require_step_size, size, spread
 from scirocco.trees import normal_like
 from scirocco.types import Array, Gradient, Key, Number, Params, Setting
 
@@ -49,13 +49,13 @@ class SGNHT:
     the momenta but not the positions, and at 10 batches an epoch the variance came out at 0.4 of the posterior's."""
 
     step_size: Setting
-    diffusion: float = 1.0
+    diffusion: Setting = 1.0
     per_coordinate: bool = False
     integrator: str = "euler"
     temperature: Setting = 1.0
 
     def __post_init__(self) -> None:
-        require_positive("step_size", self.step_size)
+        require_step_size(self.step_size)
         require_positive("diffusion", self.diffusion, allow_zero=True)
         require_positive("temperature", self.temperature, allow_zero=True)
         require_choice("integrator", self.integrator, THERMOSTATS)
@@ -91,6 +91,30 @@ class SGNHT:
 
     def _friction(self, thermostat: Params, like: Params) -> Params:
         return thermostat if self.per_coordinate else jax.tree.map(lambda _: thermostat, like)
+
+    def settled(self, state: SGNHTState, precision: Params, noise: Params) -> SGNHTState:
+        """The thermostat where gradient noise of this variance will bring it, D = A + h V / (2 T).
+
+        With Euler's steps it is the root of xi (1 - h xi/2) = D, where the mean kinetic energy is right; there is none,
+        and no stationary law, if 2 h D > 1.
+        """
+        del precision
+        temperature = at(self.temperature, state.step)
+        h = spread(self.step_size, state.step, noise)
+        heat = jax.tree.map(lambda v, h: self.diffusion + h * v / (2 * temperature), noise, h)
+        if not self.per_coordinate:
+            heat = sum(np.sum(leaf) for leaf in jax.tree.leaves(heat)) / size(noise)
+            h = sum(np.mean(leaf) for leaf in jax.tree.leaves(h)) / len(jax.tree.leaves(h))
+        if self.integrator == "euler":
+            heat = jax.tree.map(
+                lambda d, h: np.where(2 * h * d < 1, (1 - np.sqrt(np.maximum(1 - 2 * h * d, 0))) / h, np.inf), heat, h
+            )
+        return state._replace(thermostat=heat)
+
+    def longest_step(self) -> float:
+        """Beyond this the thermostat itself, which swings with frequency sqrt(2 T), loses its hold."""
+        warmth = max(float(np.sqrt(at(self.temperature, 0))), 1e-3)
+        return {"euler": 0.15, "badodab": 0.5}[self.integrator] / warmth
 
     def stationary_variance(self, state: SGNHTState, precision: Params, noise: Params, epoch: float = np.inf) -> Params:
         """The linear recursion with the friction that the thermostat has settled at."""

@@ -1,4 +1,4 @@
-"""Mode finding and the constants that step sizes and weights are chosen from."""
+"""Mode finding, curvature, and the step sizes, weights and constants that follow from them."""
 
 from scirocco.tuning.lipschitz import lipschitz_constants
 from scirocco.tuning.mode import find_mode

@@ -1,0 +1,85 @@
+"""Minibatches with a fixed number of rows from each stratum.
+
+    sum_i f_i ~ sum_s (N_s / n_s) sum_{i in S_s} f_i,    S_s: n_s of the N_s rows of stratum s
+
+Rows that matter more, such as the only ones of a rare category, belong to a stratum that is drawn more often; with
+n_s = N_s they are part of every minibatch. The best rate is proportional to the sd of f in the stratum (Neyman 1934).
+Each stratum is a ring of shuffled rows, of which a contiguous piece is read at a random place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scirocco.batches.base import Batch
+from scirocco.types import Array, Data, Key
+
+
+@dataclass(frozen=True, eq=False)
+class Stratified:
+    """``rows[s]`` rows of each stratum s in every minibatch; ``strata`` has the stratum of each row of the data.
+
+    >>> batching = Stratified(np.array([0, 0, 0, 0, 1, 1]), rows=(2, 2))
+    >>> batching.bind(6, 6, 4, None, ring=False).weights
+    array([2., 2., 1., 1.], dtype=float32)
+    """
+
+    strata: Any = field(metadata={"keep": True})
+    rows: tuple[int, ...]
+
+    def layout(self, seed: int) -> np.ndarray:
+        """The rows in the order in which they are stored: each stratum shuffled, its first rows again at its end."""
+        shuffled = np.random.default_rng(seed).permutation(len(self.strata))
+        members = [shuffled[np.asarray(self.strata)[shuffled] == s] for s in range(len(self.rows))]
+        return np.concatenate([np.r_[m, m[: n - 1]] for m, n in zip(members, self.rows, strict=True)])
+
+    def bind(self, total: int, resident: int, batch_size: int, order: np.ndarray | None, ring: bool) -> _Stratified:
+        """Check the sizes."""
+        del order, ring
+        strata, rows = np.asarray(self.strata), tuple(map(int, self.rows))
+        if resident != total:
+            raise ValueError("Stratified needs data in memory; for data on disk use Shuffled")
+        if strata.shape != (total,) or strata.dtype.kind not in "iu":
+            raise ValueError(f"strata must be whole numbers, one for each of the {total} examples; got {strata.shape}")
+        if strata.min() < 0 or strata.max() >= len(rows):
+            raise ValueError(f"strata must lie between 0 and {len(rows) - 1}, as rows has {len(rows)} entries")
+        sizes = np.bincount(strata, minlength=len(rows))
+        if not all(1 <= n <= size for n, size in zip(rows, sizes, strict=True)):
+            raise ValueError(f"rows must lie between 1 and the sizes of the strata, {sizes.tolist()}; got {rows}")
+        if sum(rows) != batch_size:
+            raise ValueError(f"rows must sum to batch_size, {batch_size}; got {sum(rows)}")
+        return _Stratified(tuple(map(int, sizes)), rows)
+
+
+@dataclass(frozen=True)
+class _Stratified:
+    sizes: tuple[int, ...]
+    rows: tuple[int, ...]
+    wrap: int = 0
+
+    @property
+    def weights(self) -> np.ndarray:
+        return np.repeat([s / n for s, n in zip(self.sizes, self.rows, strict=True)], self.rows).astype(np.float32)
+
+    def init(self, key: Key) -> tuple[()]:
+        del key
+        return ()
+
+    def draw(self, key: Key, state: tuple[()], count: Array, data: Data) -> tuple[tuple[()], Batch]:
+        del count
+        sizes, rows = np.array(self.sizes, np.int32), np.array(self.rows, np.int32)
+        begin = np.r_[0, np.cumsum(sizes + rows - 1)[:-1]].astype(np.int32)
+        places = jax.random.randint(key, rows.shape, 0, np.where(sizes > rows, sizes, 1), jnp.int32)
+        starts = begin + places
+
+        def take(a: Array) -> Array:
+            pieces = [jax.lax.dynamic_slice_in_dim(a, starts[s], n) for s, n in enumerate(self.rows)]
+            return jnp.concatenate(pieces)
+
+        indices = jnp.concatenate([starts[s] + jnp.arange(n, dtype=jnp.int32) for s, n in enumerate(self.rows)])
+        return state, Batch(jax.tree.map(take, data), jnp.asarray(self.weights), indices)

@@ -1,0 +1,195 @@
+"""Any gradient sampler in coordinates in which the posterior is near N(0, I).
+
+    theta = centre + L phi,    L L' = P ~ (Hessian of U)^-1,    grad_phi = L' grad_theta
+
+The inner sampler moves phi; a constant linear change of variables keeps its law, so everything known of the sampler
+(its bias, its friction in units of the posterior's own time scale) holds for phi. ``step_size="auto"`` ends here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from scirocco.samplers.base import Info, inner_steps
+from scirocco.types import Array, Gradient, Key, Number, Params
+
+
+@dataclass(frozen=True, eq=False)
+class Scale:
+    """L = D M, with D diagonal and M symmetric: nothing, a matrix, or the identity but for some directions.
+
+    ``vectors`` (d, k) are orthonormal and ``stretches`` (k,) the factors along them: M = I + V (stretches - 1) V'.
+
+    >>> scale = Scale(np.array([1.0, 2.0]), matrix=np.array([[1.0, 0.5], [0.5, 1.0]]))
+    >>> print(scale.forward(np.array([1.0, 0.0])), scale.transposed(np.array([1.0, 0.0])), scale.variance)
+    [1. 1.] [1.  0.5] [1.25 5.  ]
+    """
+
+    diagonal: np.ndarray = field(metadata={"keep": True})
+    matrix: np.ndarray | None = field(default=None, metadata={"keep": True})
+    vectors: np.ndarray | None = field(default=None, metadata={"keep": True})
+    stretches: np.ndarray | None = field(default=None, metadata={"keep": True})
+
+    def forward(self, phi: Number) -> Any:
+        """L phi."""
+        return self.diagonal.astype(phi.dtype) * self._mixed(phi)  # type: ignore[union-attr]
+
+    def transposed(self, gradient: Number) -> Any:
+        """L' g."""
+        return self._mixed(self.diagonal.astype(gradient.dtype) * gradient)  # type: ignore[union-attr]
+
+    def _mixed(self, x: Any) -> Any:
+        if self.matrix is not None:
+            return self.matrix.astype(x.dtype) @ x
+        if self.vectors is None or self.stretches is None:
+            return x
+        v = self.vectors.astype(x.dtype)
+        return x + v @ ((self.stretches - 1).astype(x.dtype) * (v.T @ x))
+
+    @property
+    def variance(self) -> np.ndarray:
+        """The diagonal of P: the variance that each coordinate would have were the posterior Gaussian."""
+        rows = np.ones_like(self.diagonal)
+        if self.matrix is not None:
+            rows = np.sum(self.matrix**2, axis=1)
+        elif self.vectors is not None and self.stretches is not None:
+            rows = 1 + self.vectors**2 @ (self.stretches**2 - 1)
+        return self.diagonal**2 * rows
+
+
+class PreconditionedState(NamedTuple):
+    """The parameters, the step count and the state of the inner sampler, whose position is phi."""
+
+    position: Params
+    step: Array
+    inner: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Preconditioned:
+    """``sampler`` in the coordinates of ``scale``; its step size, friction and temperature are those of phi.
+
+    ``dispersion`` is the spread of the first phi of each chain, in posterior sds around the start.
+
+    >>> import jax
+    >>> from scirocco.samplers import SGLD
+    >>> sampler = Preconditioned(SGLD(0.1), Scale(np.array([1.0, 100.0])))
+    >>> state = sampler.init(jax.random.key(0), jnp.zeros(2))
+    >>> state, _ = sampler.step(jax.random.key(1), state, gradient=lambda theta: theta / jnp.array([1.0, 1e4]))
+    >>> state.position.shape, int(state.step)
+    ((2,), 1)
+    """
+
+    sampler: Any
+    scale: Scale
+    dispersion: float = 0.0
+
+    @property
+    def step_size(self) -> Any:
+        """The inner sampler's h."""
+        return self.sampler.step_size
+
+    @property
+    def temperature(self) -> Any:
+        """The inner sampler's T."""
+        return self.sampler.temperature
+
+    @property
+    def inner_steps(self) -> int:
+        """Gradient steps in one step of the chain."""
+        return inner_steps(self.sampler)
+
+    @property
+    def independent_draws(self) -> bool:
+        """Whether the inner sampler relies on independent minibatches."""
+        return bool(getattr(self.sampler, "independent_draws", False))
+
+    @property
+    def law_known(self) -> bool:
+        """Whether the inner sampler knows its law."""
+        return hasattr(self.sampler, "stationary_variance") and getattr(self.sampler, "law_known", True)
+
+    def check(self, position: Params) -> None:
+        """What the inner sampler has to say; and whether the scale fits."""
+        flat = ravel_pytree(position)[0]
+        if flat.shape != self.scale.diagonal.shape:
+            raise ValueError(f"scale has {self.scale.diagonal.size} coordinates; the parameters have {flat.size}")
+        if hasattr(self.sampler, "check"):
+            self.sampler.check(flat)
+
+    def init(self, key: Key, position: Params) -> PreconditionedState:
+        """Start around ``position``, which becomes the origin of phi."""
+        flat, unravel = ravel_pytree(position)
+        inner_key, start_key = jax.random.split(key)
+        phi = self.dispersion * jax.random.normal(start_key, flat.shape, flat.dtype)
+        return PreconditionedState(
+            unravel(flat + self.scale.forward(phi)), jnp.int32(0), self.sampler.init(inner_key, phi)
+        )
+
+    def begin(self, key: Key, state: PreconditionedState) -> PreconditionedState:
+        """Before each group of inner steps."""
+        begin = getattr(self.sampler, "begin", None)
+        return state._replace(inner=begin(key, state.inner)) if begin else state
+
+    def step(self, key: Key, state: PreconditionedState, gradient: Gradient) -> tuple[PreconditionedState, Info]:
+        """One step of the inner sampler. The parameters move by L times what phi moves: no centre need be carried."""
+        here, unravel = ravel_pytree(state.position)
+        phi = state.inner.position
+
+        def moved(new: Array) -> Params:
+            return unravel(here + self.scale.forward(new - phi))
+
+        def whitened(new: Array) -> Array:
+            return self.scale.transposed(ravel_pytree(gradient(moved(new)))[0])
+
+        inner, info = self.sampler.step(key, state.inner, whitened)
+        return PreconditionedState(moved(inner.position), state.step + 1, inner), info
+
+    # The law, coordinate by coordinate of theta. Each is seen along its own direction in phi, in units of its own
+    # variance P_jj; `marginal` makes the gradient noise that the report measures fit this.
+
+    def marginal(self, gradient: Params) -> Params:
+        """(P g)_j / P_jj: the gradient as the marginal of each coordinate feels it."""
+        flat, unravel = ravel_pytree(gradient)
+        spread = self.scale.forward(self.scale.transposed(flat))
+        return unravel(spread / self.scale.variance.astype(flat.dtype))
+
+    def marginal_transposed(self, vector: Params) -> Params:
+        """The transpose of ``marginal``."""
+        flat, unravel = ravel_pytree(vector)
+        return unravel(self.scale.forward(self.scale.transposed(flat / self.scale.variance.astype(flat.dtype))))
+
+    def stationary_variance(
+        self, state: PreconditionedState, precision: Params, noise: Params, epoch: float = np.inf
+    ) -> Params:
+        """The inner sampler's law at P_jj times precision and noise, times P_jj."""
+        lam, v = _flat(precision), _flat(noise)
+        p = self.scale.variance
+        variance = self.sampler.stationary_variance(state.inner, lam * p, v * p, epoch)
+        return _like(np.asarray(variance) * p, precision)
+
+    def injected_noise(self, state: PreconditionedState, like: Params) -> Params:
+        """The inner sampler's, in units of theta."""
+        p = self.scale.variance
+        return _like(np.broadcast_to(np.asarray(self.sampler.injected_noise(state.inner, p)), p.shape) / p, like)
+
+
+def _flat(tree: Params) -> np.ndarray:
+    """The leaves in one vector, in float64 on the host."""
+    return np.concatenate([np.ravel(np.asarray(leaf, np.float64)) for leaf in jax.tree.leaves(tree)])
+
+
+def _like(flat: np.ndarray, tree: Params) -> Params:
+    """The inverse of ``_flat``."""
+    leaves, structure = jax.tree.flatten(tree)
+    ends = np.cumsum([np.size(leaf) for leaf in leaves])
+    parts = np.split(flat, ends[:-1])
+    return jax.tree.unflatten(
+        structure, [part.reshape(np.shape(leaf)) for part, leaf in zip(parts, leaves, strict=True)]
+    )

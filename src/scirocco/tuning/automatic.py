@@ -1,0 +1,270 @@
+"""``step_size="auto"``: a step size from the mode, the curvature there, the gradient noise and the sampler's own law.
+
+1. The mode, and the curvature there: coordinates phi in which the posterior is near N(0, I) (``tuning.curvature``).
+2. Strata, so that rows without their like are drawn often enough (``tuning.strata``; data in memory, unless an
+   estimator or a batching is given).
+3. Gradient noise, measured with the run's own estimator at draws of that normal law. Control variates are exact at the
+   mode and noisy elsewhere, so it must not be measured at the mode.
+4. The sampler's law on a Gaussian (``stationary_variance``) with this noise: the largest h at which it predicts no
+   error of a posterior sd beyond the limit, and at which the chain is stable even where curvature is ``MARGIN`` times
+   that at the mode.
+5. At the same draws, how far grad U is from that of the normal law. Far from Gaussian, or for samplers that do not
+   know their law, a bandit over step size, batch size and friction decides (``tuning.bandit``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from scirocco.batches import Stratified
+from scirocco.blocks import split
+from scirocco.chain import Kernel
+from scirocco.estimators import ControlVariate, Estimator, Plain
+from scirocco.estimators.control_variate import anchor
+from scirocco.samplers.base import Auto, KnownLaw, at, automatic
+from scirocco.samplers.preconditioned import Preconditioned, Scale
+from scirocco.tuning.bandit import search, with_settings
+from scirocco.tuning.curvature import Curvature, curvature
+from scirocco.tuning.mode import find_mode
+from scirocco.tuning.report import FAR, Trial, Tuning
+from scirocco.tuning.strata import stratify
+from scirocco.types import Array, Data, Key, Params
+
+MARGIN = 9.0  # curvature elsewhere over that at the mode: sds a third as large
+STIFF = 0.5  # error of the sd that is allowed along the stiffest directions that no scaling has met
+DRAWS, REPEATS = 16, 16  # points at which noise is measured, and minibatches at each
+QUANTILES = 101  # of the noise; the law need not be solved for every one of 10^5 coordinates
+FIRST = 0.1  # over the largest curvature: where a search starts that no law guides
+QUIET = 0.5  # times the curvature: noise so small that no other estimator need be tried
+WORTH = 0.5  # of the plain noise: control variates cost a second gradient and must save this
+
+
+class Tuned(NamedTuple):
+    """A kernel ready to run from ``initial``, and the report on how it was made."""
+
+    kernel: Kernel
+    initial: Params
+    report: Tuning
+
+    @property
+    def sampler(self) -> Any:
+        """With its step size, in the coordinates of the curvature."""
+        return self.kernel.sampler
+
+    @property
+    def estimator(self) -> Estimator:
+        """The one given, or the better of ``Plain`` and ``ControlVariate``."""
+        return self.kernel.estimator
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of a minibatch."""
+        return self.kernel.batch_size
+
+
+Make = Callable[..., Kernel]
+"""(batch size, batching) -> the kernel with everything else as the user wants it."""
+
+
+def tune_kernel(make: Make, rows: int, initial: Params, *, free: bool, free_batch: bool) -> Tuned:
+    """Find the step size of a kernel whose sampler leaves it open.
+
+    ``free`` leaves the estimator and the batching open too, ``free_batch`` the batch size.
+    """
+    began = time.perf_counter()
+    kernel = make(rows)
+    target, sampler, estimator = kernel.target, kernel.sampler, kernel.estimator
+    wishes = automatic(sampler.step_size)
+    assert wishes is not None
+    position, held = split(jax.tree.map(jnp.asarray, initial), kernel.blocks)
+    target.check(position, held)
+    start = estimator.start(target, position, held, kernel.seed)  # the mode, or the estimator's own checks
+    mode = start if isinstance(estimator, ControlVariate) else find_mode(target, position, held=held, seed=kernel.seed)
+    try:
+        found = curvature(target, mode, held, seed=kernel.seed)
+    except FloatingPointError:
+        raise FloatingPointError(
+            'the curvature at the mode is not finite, so step_size="auto" has nothing to start from: give a better '
+            "initial position, or a step size"
+        ) from None
+    temperature = float(at(sampler.temperature, 0))
+    if free:
+        strata = stratify(target, found.scale, mode, held, kernel.seed, rows)
+        kernel = make(rows, strata) if strata else kernel
+        kernel, noise = _quietest(kernel, found, mode, held, temperature)
+    else:
+        if isinstance(estimator, ControlVariate):
+            kernel = kernel.replaced(sampler, replace(estimator, centre=mode))
+        noise = measure(kernel, kernel.estimator, found.scale, mode, held, temperature)
+    far = not noise.departure < FAR
+    if far and found.kind != "diagonal":
+        # Far from Gaussian, directions that look wide at the mode may not be: only conditional sds are safe.
+        found = found._replace(scale=Scale(found.scale.diagonal), kind="diagonal", largest=found.top)
+        noise = measure(kernel, kernel.estimator, found.scale, mode, held, temperature)._replace(
+            departure=noise.departure
+        )
+    known = isinstance(sampler, KnownLaw) and getattr(sampler, "law_known", True)
+    # A sampler that has no law here may depend on where it is, as a Recipe does, and is left in its own coordinates.
+    scale = found.scale if hasattr(sampler, "injected_noise") else None
+    if known:
+        step_size, why = _step_size(sampler, noise.values, found, temperature, kernel.epoch, wishes)
+    else:
+        step_size = FIRST / found.largest if scale else FIRST * float(np.min(found.scale.diagonal)) ** 2 / found.top
+        why = "the sampler does not know its own law: a search decided"
+    trials: list[Trial] = []
+    friction: float | None = None
+    if wishes.search or (wishes.search is None and (far or not known)):
+        if known:
+            why = "the posterior is far from Gaussian: a search decided" if far else "a search decided, as was asked"
+        larger = make if free_batch and not isinstance(kernel.batching, Stratified) else None
+        kernel, chosen, trials = search(kernel, scale, mode, held, wishes.sd_error, step_size, larger)
+        step_size, friction, error = chosen.step_size, chosen.friction, chosen.sd_error
+    else:
+        error = _predicted(with_settings(sampler, step_size, None), noise.values, 1.0, temperature, kernel.epoch)
+    sampler = with_settings(sampler, step_size, friction)
+    if scale is not None:
+        spread = 0.0 if trials else float(np.sqrt(temperature))
+        sampler = Preconditioned(sampler, scale, dispersion=spread)
+    report = Tuning(
+        step_size, wishes.sd_error, error, friction, kernel.batch_size, _named(kernel.estimator), found.kind,
+        found.scale.diagonal.size, found.condition, found.flat, noise.median, noise.departure, why,
+        time.perf_counter() - began, _strata(kernel), tuple(trials),
+    )  # fmt: skip
+    return Tuned(kernel.replaced(sampler), {**mode, **held} if held else mode, report)
+
+
+def _quietest(kernel: Kernel, found: Curvature, mode: Params, held: Params, temperature: float) -> tuple[Kernel, Noise]:
+    """Control variates, of second order if the Hessian is at hand; the plain gradient where they are no better.
+
+    Far from the mode, as in networks, control variates may be noisier than what they control.
+    """
+    estimator: Estimator = ControlVariate(centre=mode, order=2 if found.kind == "full" else 1)
+    noise = measure(kernel, estimator, found.scale, mode, held, temperature)
+    if not noise.median < QUIET:
+        plain = measure(kernel, Plain(), found.scale, mode, held, temperature)
+        if not noise.median < WORTH * plain.median:
+            estimator, noise = Plain(), plain
+    return kernel.replaced(kernel.sampler, estimator), noise
+
+
+def _strata(kernel: Kernel) -> tuple[tuple[int, int], ...]:
+    """(rows, rows of them in each minibatch) of each stratum."""
+    if not isinstance(kernel.batching, Stratified):
+        return ()
+    sizes = np.bincount(kernel.batching.strata)
+    return tuple((int(size), n) for size, n in zip(sizes, kernel.batching.rows, strict=True))
+
+
+def _named(estimator: Estimator) -> str:
+    second = isinstance(estimator, ControlVariate) and estimator.order == 2
+    return f"{type(estimator).__name__}{' of second order' if second else ''}"
+
+
+# Gradient noise.
+
+
+class Noise(NamedTuple):
+    """Gradient noise along each parameter's direction in phi, and how far the posterior is from the normal law."""
+
+    values: np.ndarray
+    departure: float
+
+    @property
+    def median(self) -> float:
+        """A typical value."""
+        return float(np.median(self.values))
+
+
+def measure(
+    kernel: Kernel, estimator: Estimator, scale: Scale, mode: Params, held: Params, temperature: float
+) -> Noise:
+    """The variance over minibatches of (L L' g)_j, over P_jj, averaged over draws of the normal law."""
+    flat, unravel = ravel_pytree(mode)
+    target = kernel.target
+    key = jax.random.fold_in(jax.random.key(kernel.seed), 7)
+
+    @jax.jit
+    def at_draw(key: Key) -> tuple[Params, Array]:
+        phi = np.float32(np.sqrt(temperature)) * jax.random.normal(key, flat.shape, flat.dtype)
+        return unravel(flat + scale.forward(phi)), phi
+
+    if isinstance(estimator, Plain | ControlVariate):
+        state = estimator.init(target, mode, held)
+    else:  # SAGA and SVRG remember gradients of other posterior draws: one such draw stands for them
+        state, estimator = anchor(target, at_draw(jax.random.fold_in(key, 1))[0], held), ControlVariate()
+
+    @jax.jit
+    def slope(key: Key, state: Any, theta: Params, data: Data) -> tuple[Array, Array]:
+        _, batch = kernel.draw.draw(key, kernel.draw.init(key), jnp.int32(0), data)
+        gradient, _ = estimator.estimate(target, state, theta, held, batch)
+        white = scale.transposed(ravel_pytree(gradient)[0])
+        return white, scale.forward(white)
+
+    data, spread, away, size = kernel.data_at(0), np.zeros(flat.size), 0.0, 0.0
+    for draw_key in jax.random.split(jax.random.fold_in(key, 2), DRAWS):
+        theta, phi = at_draw(draw_key)
+        found = [slope(k, state, theta, data) for k in jax.random.split(draw_key, REPEATS)]
+        white, along = (np.array(part, np.float64) for part in zip(*found, strict=True))
+        spread += np.var(along, axis=0, ddof=1) / DRAWS
+        noise = np.mean(np.var(white, axis=0, ddof=1))
+        away += float(np.mean((np.mean(white, axis=0) - np.asarray(phi)) ** 2) - noise / REPEATS)
+        size += float(np.mean(np.asarray(phi) ** 2))
+    return Noise(spread / scale.variance, max(0.0, away / size) if np.isfinite(away) else np.inf)
+
+
+# The step size.
+
+
+def _step_size(
+    sampler: Any, noise: np.ndarray, found: Curvature, temperature: float, epoch: float, wishes: Auto
+) -> tuple[float, str]:
+    """The largest h within the limit, by halving on a log scale, and what it was that set it."""
+    if not np.all(np.isfinite(noise)):
+        return FIRST / found.largest, "gradient noise is not finite around the mode"
+    values = np.quantile(noise, np.linspace(0, 1, QUANTILES)) if noise.size > QUANTILES else noise
+
+    def stable(h: float) -> bool:
+        candidate = replace(sampler, step_size=h)
+        worst = _predicted(candidate, values * found.largest, MARGIN * found.largest, temperature, epoch)
+        return bool(np.isfinite(worst))
+
+    def accurate(h: float) -> bool:
+        candidate = replace(sampler, step_size=h)
+        good = _predicted(candidate, values, 1.0, temperature, epoch) <= wishes.sd_error
+        if found.largest > 1:
+            stiff = _predicted(candidate, values * found.largest, found.largest, temperature, epoch)
+            good = good and stiff <= STIFF
+        return bool(good)
+
+    steady = min(_largest(stable), sampler.longest_step() if hasattr(sampler, "longest_step") else np.inf)
+    h = min(steady, _largest(accurate))
+    if h < steady:
+        return h, f"the largest step that keeps every posterior sd within {wishes.sd_error:.0%}, by the sampler's law"
+    return h, f"the largest step that is stable, with a margin for curvature {MARGIN:g} times that at the mode"
+
+
+def _largest(good: Callable[[float], bool]) -> float:
+    low, high = np.log(1e-8), np.log(10.0)
+    for _ in range(20):
+        middle = (low + high) / 2
+        low, high = (middle, high) if good(float(np.exp(middle))) else (low, middle)
+    return float(np.exp(low))
+
+
+def _predicted(sampler: Any, noise: np.ndarray, precision: float, temperature: float, epoch: float) -> float:
+    """The largest relative error of an sd that the sampler's law predicts where the curvature is ``precision``."""
+    lam = np.full(noise.shape, float(precision))
+    state = sampler.init(jax.random.key(0), jnp.zeros(noise.shape, jnp.float32))
+    if hasattr(sampler, "settled"):
+        state = sampler.settled(state, lam, noise)
+    variance = np.asarray(sampler.stationary_variance(state, lam, noise, epoch), np.float64)
+    ratio = np.sqrt(np.maximum(variance, 0) * lam / temperature)
+    return float(np.max(np.abs(ratio - 1))) if np.all(np.isfinite(ratio)) else np.inf

@@ -1,0 +1,171 @@
+"""The curvature of U at a point, and the linear change of variables that makes it the identity.
+
+    H = Hessian of U at the mode,    D = diag(H)^(-1/2),    D H D = V Lambda V',    L = D (I + V (Lambda^(-1/2) - I) V')
+
+All of V for up to ``FULL`` parameters, its ``RANK`` largest eigenvalues for up to ``LOW_RANK``, none beyond: then D
+alone. For large models the diagonal is that of the prior plus the Fisher information, n/N times the variance of
+minibatch gradients: positive, and as cheap as a few steps of a sampler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from scirocco.batches import Batch
+from scirocco.samplers.preconditioned import Scale
+from scirocco.target import Target, merge
+from scirocco.types import Array, Params
+
+FULL = 500  # parameters, up to which the whole Hessian is formed
+LOW_RANK = 100_000  # parameters, up to which its largest eigenvalues are looked for
+RANK = 20
+WORK = 1e10  # multiplications that a Hessian may cost: beyond, it is taken on every k-th piece of the data
+PIECES = 16  # of the data at least, or all there are
+PROBES = 32  # minibatches for the diagonal of a large model
+WEAKEST = 1e-8  # of the largest curvature of a coordinate: the least that one may have
+FLAT, RAISED = 1e-6, 1e-2  # of the top eigenvalue: what lies below the one is flat, or bent the wrong way, and raised
+
+
+class Curvature(NamedTuple):
+    """A change of variables and what is known of the curvature that remains after it."""
+
+    scale: Scale
+    kind: str
+    top: float  # eigenvalue of D H D
+    condition: float  # of D H D: the top over the smallest eigenvalue, or over 1 where the smallest is not known
+    largest: float  # eigenvalue of L' H L
+    flat: int  # directions without positive curvature
+
+
+def curvature(target: Target, position: Params, held: Params = None, *, seed: int = 0) -> Curvature:
+    """The scale of the posterior around ``position``."""
+    size = ravel_pytree(position)[0].size
+    if size <= FULL:
+        return _full(hessian(target, position, held))
+    diagonal = np.sqrt(1 / _large_diagonal(target, position, held, seed))
+    return _low_rank(target, position, held, diagonal, seed)
+
+
+def hessian(target: Target, position: Params, held: Params = None) -> np.ndarray:
+    """The Hessian of U in float64; on an even selection of the data where the whole of it would take long."""
+    flat, unravel = ravel_pytree(position)
+    prior = jax.jit(jax.hessian(lambda x: -target.log_prior(merge(unravel(x), held))))
+    batches = _selection(target, int(WORK / flat.size**2))
+    total = np.asarray(prior(flat), np.float64) + likelihood_hessian(target, position, held, batches)
+    return (total + total.T) / 2
+
+
+def likelihood_hessian(
+    target: Target, position: Params, held: Params = None, batches: Iterable[Batch] | None = None
+) -> np.ndarray:
+    """The Hessian of - sum_i log likelihood_i over all data, or over ``batches``, in float64."""
+    flat, unravel = ravel_pytree(position)
+    basis = jnp.eye(flat.size, dtype=flat.dtype)
+
+    @jax.jit
+    def part(x: Array, batch: Batch) -> Array:
+        def gradient(x: Array) -> Array:
+            return ravel_pytree(target.likelihood_gradient(unravel(x), held, batch))[0]
+
+        return jax.vmap(lambda v: jax.jvp(gradient, (x,), (v,))[1])(basis)
+
+    total = np.zeros((flat.size, flat.size))
+    for batch in target.passes() if batches is None else batches:
+        total = total + np.asarray(part(flat, batch), np.float64)
+    return total
+
+
+def _selection(target: Target, rows: int) -> Iterator[Batch]:
+    """About ``rows`` rows of the data, in evenly spread pieces weighted to stand for all of it; or all of it."""
+    pieces = -(-target.size // target.pass_rows)
+    every = max(1, min(target.size // max(rows, 1), pieces // PIECES))
+    chosen = range(every // 2, pieces, every)
+    for number, batch in enumerate(target.passes()):
+        if number in chosen:
+            yield batch._replace(weights=batch.weights * np.float32(pieces / len(chosen)))
+
+
+def _full(h: np.ndarray) -> Curvature:
+    if not np.all(np.isfinite(h)):
+        raise FloatingPointError("the curvature is not finite at the mode: give a better initial position")
+    diagonal = 1 / np.sqrt(_positive(np.diag(h)))
+    values, vectors = np.linalg.eigh(diagonal[:, None] * h * diagonal)
+    weak = values < FLAT * values[-1]
+    raised = np.where(weak, np.maximum(np.abs(values), RAISED), values)
+    matrix = (vectors / np.sqrt(raised)) @ vectors.T
+    return Curvature(
+        Scale(diagonal, matrix), "full", float(raised[-1]), float(raised[-1] / np.min(raised)), 1.0, int(np.sum(weak))
+    )
+
+
+def _positive(diagonal: np.ndarray) -> np.ndarray:
+    """Entries without curvature get a small one, so that they may be scaled at all."""
+    largest = max(float(np.max(diagonal)), np.finfo(np.float64).tiny)
+    return np.maximum(diagonal, WEAKEST * largest)
+
+
+def _large_diagonal(target: Target, position: Params, held: Params, seed: int) -> np.ndarray:
+    """Prior curvature, by random signs (exact if it is diagonal), plus the Fisher information of minibatches."""
+    flat, unravel = ravel_pytree(position)
+    rows = max(1, min(target.size // 2, 100, target.pass_rows))
+    weight = jnp.float32(target.size / rows)
+
+    @jax.jit
+    def gradient(data: Params) -> Array:
+        batch = Batch(data, weight, jnp.arange(rows, dtype=jnp.int32))
+        return ravel_pytree(target.likelihood_gradient(position, held, batch))[0]
+
+    minibatches = islice(target.shuffled(rows, seed), PROBES)
+    slopes = np.array([np.asarray(gradient(data), np.float64) for data in minibatches])
+    fisher = np.var(slopes, axis=0, ddof=1) * rows / target.size
+    signs = jax.random.rademacher(jax.random.key(seed), (8, flat.size), flat.dtype)
+
+    @jax.jit
+    def prior(sign: Array) -> Array:
+        slope = jax.grad(lambda x: -target.log_prior(merge(unravel(x), held)))
+        return sign * jax.jvp(slope, (flat,), (sign,))[1]
+
+    curved = np.mean([np.asarray(prior(sign), np.float64) for sign in signs], axis=0)
+    return _positive(np.maximum(fisher, 0) + np.maximum(curved, 0))
+
+
+def _low_rank(target: Target, position: Params, held: Params, diagonal: np.ndarray, seed: int) -> Curvature:
+    """The largest eigenvalues of D H D by Lanczos' method on a selection of the data."""
+    from scipy.sparse.linalg import LinearOperator, eigsh
+
+    flat, unravel = ravel_pytree(position)
+    batches = list(_selection(target, 2000))
+
+    @jax.jit
+    def product(v: Array, batch: Batch) -> Array:
+        def gradient(x: Array) -> Array:
+            return ravel_pytree(target.likelihood_gradient(unravel(x), held, batch))[0]
+
+        return jax.jvp(gradient, (flat,), (v,))[1]
+
+    @jax.jit
+    def prior(v: Array) -> Array:
+        return jax.jvp(jax.grad(lambda x: -target.log_prior(merge(unravel(x), held))), (flat,), (v,))[1]
+
+    def multiply(v: np.ndarray) -> np.ndarray:
+        scaled = jnp.asarray(diagonal * v.ravel(), flat.dtype)
+        parts = [prior(scaled), *(product(scaled, batch) for batch in batches)]
+        return diagonal * np.sum([np.asarray(part, np.float64) for part in parts], axis=0)
+
+    operator = LinearOperator((flat.size, flat.size), matvec=multiply, dtype=np.float64)
+    wanted = RANK if flat.size <= LOW_RANK else 1
+    start = np.random.default_rng(seed).standard_normal(flat.size)
+    values, vectors = eigsh(operator, k=wanted, which="LA", v0=start, tol=1e-2)
+    top = max(float(values[-1]), 1.0)
+    keep = values > 2.0
+    if wanted == 1 or not keep.any():
+        return Curvature(Scale(diagonal), "diagonal", top, top, top, 0)
+    scale = Scale(diagonal, vectors=vectors[:, keep], stretches=1 / np.sqrt(values[keep]))
+    return Curvature(scale, "low-rank", top, top, float(values[0]) if keep.all() else 2.0, 0)
