@@ -1,0 +1,130 @@
+"""What the models on the gradient engine share: the settings of a run, the draws, and the file.
+
+A model is a scikit-learn estimator: ``__init__`` only stores, ``fit`` checks and samples. It differs from others by its
+target (``log_prior``, ``log_likelihood``, data) and by what it predicts from draws; how it is sampled is the same for
+all and open to every sampler and estimator of the library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from scirocco.blocks import Block
+from scirocco.checks import positive_array, require_count
+from scirocco.models import storage
+from scirocco.run.trace import Trace
+from scirocco.samplers.base import Sampler
+from scirocco.sampling import sample
+from scirocco.target import Target
+from scirocco.types import Params
+
+Self = TypeVar("Self", bound="GradientModel")
+
+
+class GradientModel(BaseEstimator):  # type: ignore[misc]
+    """The part of a model that is not the model: the settings of its run.
+
+    Parameters
+    ----------
+    sampler : any gradient sampler, such as ``SGLD(step_size="auto")``; the model's own choice if None.
+    estimator : ``Plain()``, ``ControlVariate()``, ``SAGA()`` or ``SVRG()``; chosen with the sampler if None.
+    batch_size : rows of a minibatch, a count (at most all are taken) or a share of all.
+    n_draws, burn_in, thin : draws kept of each chain, steps before the first, steps from draw to draw.
+    n_chains : independent chains.
+    random_state : seed.
+    verbose : show progress.
+    """
+
+    _facts: ClassVar[tuple[str, ...]] = ()  # fitted attributes that are numbers, kept in the file as JSON
+    _arrays: ClassVar[tuple[str, ...]] = ()  # and those that are arrays
+
+    def _check_run(self) -> None:
+        for name, least in (("n_draws", 2), ("burn_in", 0), ("thin", 1), ("n_chains", 1)):
+            require_count(name, getattr(self, name), least)
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, int | np.integer) and not isinstance(self.random_state, bool):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _sample(
+        self, target: Target, initial: Params | Callable[..., Params], default: Sampler, *,
+        blocks: Sequence[Block] = (), batch_size: int | float | None = None, seed: int | None = None,
+    ) -> None:  # fmt: skip
+        """Run the chains; sets ``trace_`` and ``posterior_``."""
+        rows = self.batch_size if self.batch_size is not None else batch_size
+        if isinstance(rows, int | np.integer) and not isinstance(rows, bool):
+            rows = min(int(rows), target.size)  # a setting for large data should not break a small subset of it
+        self.trace_: Trace = sample(
+            target, default if self.sampler is None else self.sampler, initial, num_samples=self.n_draws,
+            burn_in=self.burn_in, thin=self.thin, batch_size=rows, estimator=self.estimator, blocks=blocks,
+            chains=self.n_chains, seed=self._seed() if seed is None else seed, progress=self.verbose,
+        )  # fmt: skip
+        self.posterior_ = self.trace_.posterior
+        if self.trace_.stopped:
+            import warnings
+
+            warnings.warn(f"the run ended early: {self.trace_.stopped}", stacklevel=3)
+
+    def _draws(self, name: str, most: int | None = None) -> np.ndarray:
+        """The draws of a variable, those of all chains in one row, evenly thinned to at most ``most``."""
+        check_is_fitted(self, "posterior_")
+        values = self.posterior_[name].values
+        values = values.reshape(-1, *values.shape[2:])
+        if most is None or len(values) <= most:
+            return values
+        return values[np.linspace(0, len(values) - 1, most).astype(int)]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "posterior_")
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to one file, arrays and JSON; nothing is pickled. The trace is not part of it."""
+        check_is_fitted(self)
+        facts: dict[str, Any] = {name: getattr(self, name) for name in self._facts}
+        facts["features"] = int(self.n_features_in_)
+        if hasattr(self, "feature_names_in_"):
+            facts["names"] = [str(name) for name in self.feature_names_in_]
+        arrays = {name: np.asarray(getattr(self, name)) for name in self._arrays if hasattr(self, name)}
+        arrays |= {f"draws/{name}": values.values for name, values in self.posterior_.data_vars.items()}
+        objects = [name for name, array in arrays.items() if array.dtype == object]
+        if objects:
+            facts["strings"] = {name: [str(v) for v in arrays.pop(name)] for name in objects}
+        storage.write(self, Path(path), facts, arrays)
+
+    @classmethod
+    def load(cls: type[Self], path: str | Path) -> Self:
+        """A model written by ``save``."""
+        return storage.read(cls, Path(path), cls._restore)
+
+    def _restore(self, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        import xarray as xr
+
+        draws = {name.removeprefix("draws/"): a for name, a in arrays.items() if name.startswith("draws/")}
+        if not draws:
+            raise ValueError("it has no draws")
+        self.posterior_ = xr.Dataset(
+            {n: (("chain", "draw", *(f"{n}_dim_{i}" for i in range(a.ndim - 2))), a) for n, a in draws.items()}
+        )
+        self.n_features_in_ = meta["features"]
+        if "names" in meta:
+            self.feature_names_in_ = np.array(meta["names"], dtype=object)
+        strings = {name: np.array(values, dtype=object) for name, values in meta.get("strings", {}).items()}
+        for name in self._arrays:
+            if name in arrays or name in strings:
+                setattr(self, name, arrays[name] if name in arrays else strings[name])
+        for name in self._facts:
+            setattr(self, name, meta[name])
+
+
+def require_positive_setting(name: str, value: object) -> None:
+    """Reject a setting that is not one positive number."""
+    if positive_array(name, value).ndim:
+        raise ValueError(f"{name} must be one number; got an array")

@@ -1,0 +1,197 @@
+"""A Bayesian mixture of normal laws.
+
+    x ~ sum_k w_k N(m_k, diag(s_k^2))
+    w ~ Dirichlet(alpha),  m_k ~ N(m_0, (r v)^2),  1/s_k^2 ~ Gamma(shape, shape v^2)
+
+with m_0 and v the mean and sd of each column. The chain moves logits of the weights, means in units of v and log sds;
+component labels are summed over, not sampled. Components have no names: the draws are put in the order of the first
+chain's means before anything is averaged, and a chain stays near the arrangement that it starts from, k-means.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+from sklearn.base import ClusterMixin, DensityMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from scirocco.checks import require_count
+from scirocco.models.base import GradientModel, require_positive_setting
+from scirocco.samplers import UnderdampedLangevin
+from scirocco.target import Target
+from scirocco.types import Array, Params
+
+PIECE = 2**24  # log densities at a time
+
+
+class GaussianMixture(DensityMixin, ClusterMixin, GradientModel):  # type: ignore[misc]
+    """A mixture of normal laws with diagonal covariances, all of whose parameters have posteriors.
+
+    Parameters
+    ----------
+    n_components : number of components.
+    concentration : alpha of the Dirichlet prior of the weights.
+    prior_scale : r, sd of the means' prior in sds of the data.
+    precision_shape : shape of the Gamma prior of the precisions.
+    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, random_state, verbose : the run; see
+        ``scirocco.models.base.GradientModel``.
+
+    Attributes
+    ----------
+    weights_, means_, scales_ : posterior means; ``scales_`` are sds, (component, feature).
+    posterior_ : draws of ``weights``, ``means`` and ``scales``, an ``xarray.Dataset``, components in one order.
+    trace_ : the run, of logits, means in units of the data's sds, and log sds.
+
+    >>> import numpy as np, scirocco as sc
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.normal(-3, 1, (300, 1)), rng.normal(3, 1, (200, 1))])
+    >>> model = sc.GaussianMixture(2, n_draws=50, random_state=0).fit(X)
+    >>> print(np.round(np.sort(model.weights_), 1))
+    [0.4 0.6]
+    """
+
+    _arrays: ClassVar = ("weights_", "means_", "scales_")
+
+    def __init__(
+        self, n_components: int = 2, *, concentration: float = 1.0, prior_scale: float = 3.0,
+        precision_shape: float = 2.0, sampler: Any = None, estimator: Any = None, batch_size: int | float | None = None,
+        n_draws: int = 500, burn_in: int = 500, thin: int = 4, n_chains: int = 4, random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:  # fmt: skip
+        self.n_components = n_components
+        self.concentration = concentration
+        self.prior_scale = prior_scale
+        self.precision_shape = precision_shape
+        self.sampler = sampler
+        self.estimator = estimator
+        self.batch_size = batch_size
+        self.n_draws = n_draws
+        self.burn_in = burn_in
+        self.thin = thin
+        self.n_chains = n_chains
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None) -> GaussianMixture:
+        """Sample weights, means and scales given rows ``X``."""
+        del y
+        self._check_run()
+        require_count("n_components", self.n_components)
+        for name in ("concentration", "prior_scale", "precision_shape"):
+            require_positive_setting(name, getattr(self, name))
+        X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        if len(X) < self.n_components:
+            raise ValueError(f"n_components is {self.n_components}, but X has n_samples = {len(X)}")
+        centre, spread = X.mean(axis=0), X.std(axis=0)
+        constant = np.flatnonzero(spread == 0)
+        if constant.size:
+            raise ValueError(f"columns {constant[:10].tolist()} of X are constant: a normal law cannot fit them")
+        seed = self._seed()
+        unit = ((X - centre) / spread).astype(np.float32)
+        self._sample(self.target(unit), self._initial(unit, seed), UnderdampedLangevin(step_size="auto"), seed=seed)
+        self._settle(centre, spread)
+        return self
+
+    def target(self, X: np.ndarray) -> Target:
+        """The posterior as a ``Target`` for rows in units of the data's sds, for runs of your own."""
+        alpha, wide, shape = float(self.concentration), float(self.prior_scale), float(self.precision_shape)
+
+        def log_prior(params: Params) -> Array:
+            log_weights = jax.nn.log_softmax(params["logits"])
+            precision = jnp.exp(-2 * params["log_scales"])
+            return (
+                alpha * jnp.sum(log_weights)  # with the Jacobian of the softmax
+                - jnp.sum(params["logits"]) ** 2 / 2  # logits are known up to a constant only
+                - jnp.sum((params["means"] / wide) ** 2) / 2
+                + jnp.sum(shape * jnp.log(precision) - shape * precision)  # with the Jacobian of the logarithm
+            )
+
+        def log_likelihood(params: Params, x: Array) -> Array:
+            return jax.nn.logsumexp(jax.nn.log_softmax(params["logits"]) + _log_normal(params, x))
+
+        return Target(log_prior, log_likelihood, X)
+
+    def _initial(self, X: np.ndarray, seed: int) -> Params:
+        from sklearn.cluster import KMeans
+
+        found = KMeans(self.n_components, n_init=4, random_state=seed).fit(X)
+        sizes = np.bincount(found.labels_, minlength=self.n_components) + 1.0
+        spread = [X[found.labels_ == k].std(axis=0) if sizes[k] > 2 else np.ones(X.shape[1]) for k in range(len(sizes))]
+        logits = np.log(sizes / sizes.sum())
+        return {
+            "logits": jnp.asarray(logits - logits.mean(), jnp.float32),
+            "means": jnp.asarray(found.cluster_centers_, jnp.float32),
+            "log_scales": jnp.asarray(np.log(np.maximum(spread, 0.05)), jnp.float32),
+        }
+
+    def _settle(self, centre: np.ndarray, spread: np.ndarray) -> None:
+        """Draws in the units of the data, components in one order."""
+        import xarray as xr
+
+        raw = {
+            name: self.trace_.posterior[name].values.astype(np.float64) for name in ("logits", "means", "log_scales")
+        }
+        weights = np.exp(raw["logits"] - raw["logits"].max(axis=-1, keepdims=True))
+        weights /= weights.sum(axis=-1, keepdims=True)
+        means, scales = raw["means"], np.exp(raw["log_scales"])
+        reference = means[0].mean(axis=0)
+        for chain, draw in np.ndindex(means.shape[:2]):
+            distance = np.sum((reference[:, None] - means[chain, draw][None]) ** 2, axis=2)
+            order = linear_sum_assignment(distance)[1]
+            for values in (weights, means, scales):
+                values[chain, draw] = values[chain, draw][order]
+        names = {
+            "weights": (("chain", "draw", "component"), weights),
+            "means": (("chain", "draw", "component", "feature"), centre + spread * means),
+            "scales": (("chain", "draw", "component", "feature"), spread * scales),
+        }
+        self.posterior_ = xr.Dataset(names)
+        self.weights_, self.means_, self.scales_ = (values.mean(axis=(0, 1)) for _, values in names.values())
+
+    # Using.
+
+    def _log_densities(self, X: Any) -> Any:
+        """log w_k + log N(x | k) of every draw, piece by piece: (rows, draws, components)."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        weights, means, scales = (self._draws(name, most=500) for name in ("weights", "means", "scales"))
+        pieces = len(X) * means.size // PIECE + 1
+        for part in np.array_split(X, pieces):
+            z = (part[:, None, None, :] - means) / scales
+            yield np.log(weights) - np.sum(z**2 / 2 + np.log(scales) + np.log(2 * np.pi) / 2, axis=-1)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Posterior probabilities of the components, averaged over the draws, (row, component)."""
+        from scipy.special import softmax
+
+        return np.concatenate([softmax(piece, axis=2).mean(axis=1) for piece in self._log_densities(X)])
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable component of each row."""
+        return np.argmax(self.predict_proba(X), axis=1)
+
+    def fit_predict(self, X: Any, y: Any = None) -> np.ndarray:
+        """``fit``, then ``predict`` of the same rows."""
+        return self.fit(X, y).predict(X)
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """The log of the posterior predictive density of each row."""
+        from scipy.special import logsumexp
+
+        pieces = [logsumexp(piece, axis=(1, 2)) - np.log(piece.shape[1]) for piece in self._log_densities(X)]
+        return np.concatenate(pieces)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The mean log predictive density."""
+        del y
+        return float(np.mean(self.score_samples(X)))
+
+
+def _log_normal(params: Params, x: Array) -> Array:
+    """log N(x | k) of each component, without the constant."""
+    z = (x - params["means"]) * jnp.exp(-params["log_scales"])
+    return -jnp.sum(z**2 / 2 + params["log_scales"], axis=-1)

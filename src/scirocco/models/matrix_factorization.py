@@ -1,0 +1,257 @@
+"""Bayesian probabilistic matrix factorisation.
+
+    r_ui ~ N(m + P_u'Q_i + a_u + b_i, 1/tau)
+    P_u ~ N(0, I/lambda_P),  Q_i ~ N(0, I/lambda_Q),  a_u ~ N(0, 1/lambda_a),  b_i ~ N(0, 1/lambda_b)
+    lambda ~ Gamma(shape, rate)
+
+Factors and biases of users and items move by a gradient sampler on minibatches of ratings; the four precisions are
+drawn from their conditional laws, which are Gamma, at every step. The formulation of Chen, Fox and Guestrin (2014),
+with tau = 3 and Gamma(1, 300) as in Baker et al. (2019); m is the mean rating. Mnih and Salakhutdinov (2008) for the
+model.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import sparse
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
+
+from scirocco.blocks import Block
+from scirocco.checks import require_count
+from scirocco.models import precisions
+from scirocco.models.base import GradientModel, require_positive_setting
+from scirocco.samplers import SGNHT
+from scirocco.target import Target
+from scirocco.types import Array, Key, Params
+
+LEARNING_RATE, INJECTED = 0.5, 0.01  # eta N and a of the thermostat: h = sqrt(eta), A = a / h
+BATCH = 1000
+WEIGHTS = ("user_factors", "item_factors", "user_biases", "item_biases")
+
+
+class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
+    """Bayesian matrix factorisation of ratings, with biases of users and items and learnt precisions.
+
+    ``fit(X, y)`` takes pairs (user, item) of whole numbers, shape (n, 2), and their ratings; ``fit(R)`` a sparse
+    matrix, users x items, whose stored entries are the ratings.
+
+    Parameters
+    ----------
+    n_factors : length of the factors.
+    noise_precision : tau, the precision of a rating.
+    precision_shape, precision_rate : of the Gamma law of the four precisions.
+    rating_range : (least, greatest) possible rating; others are an error, and predictions are kept inside; or None.
+    n_users, n_items : how many there are; by default one more than the largest number in the data.
+    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, random_state, verbose : the run; see
+        ``scirocco.models.base.GradientModel``.
+
+    Attributes
+    ----------
+    mean_ : the mean rating m.
+    posterior_ : draws of ``user_factors``, ``item_factors``, ``user_biases``, ``item_biases`` and ``precisions``.
+    trace_ : the run.
+
+    Users and items without ratings are predicted from the prior, with mean 0 for their factors and biases: the rating
+    of a new user is the mean plus the bias of the item. That holds for numbers beyond ``n_users`` and ``n_items`` too.
+    Factors are only known up to a rotation that may differ from chain to chain: average predictions, not factors.
+
+    >>> import numpy as np, scirocco as sc
+    >>> rng = np.random.default_rng(0)
+    >>> pairs = np.stack([rng.integers(20, size=500), rng.integers(30, size=500)], axis=1)
+    >>> model = sc.MatrixFactorization(n_factors=2, n_draws=20, random_state=0).fit(pairs, 3.0 + pairs[:, 0] % 2)
+    >>> bool(model.predict([[3, 0]])[0] > model.predict([[2, 0]])[0])
+    True
+    """
+
+    _facts: ClassVar = ("mean_", "n_users_", "n_items_")
+    _arrays: ClassVar = ("seen_users_", "seen_items_")
+
+    def __init__(
+        self, n_factors: int = 10, *, noise_precision: float = 3.0, precision_shape: float = 1.0,
+        precision_rate: float = 300.0, rating_range: tuple[float, float] | None = None, n_users: int | None = None,
+        n_items: int | None = None, sampler: Any = None, estimator: Any = None, batch_size: int | float | None = None,
+        n_draws: int = 100, burn_in: int = 5000, thin: int = 50, n_chains: int = 1, random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:  # fmt: skip
+        self.n_factors = n_factors
+        self.noise_precision = noise_precision
+        self.precision_shape = precision_shape
+        self.precision_rate = precision_rate
+        self.rating_range = rating_range
+        self.n_users = n_users
+        self.n_items = n_items
+        self.sampler = sampler
+        self.estimator = estimator
+        self.batch_size = batch_size
+        self.n_draws = n_draws
+        self.burn_in = burn_in
+        self.thin = thin
+        self.n_chains = n_chains
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # Fitting.
+
+    def fit(self, X: Any, y: Any = None) -> MatrixFactorization:
+        """Sample factors, biases and precisions given ratings."""
+        self._check_run()
+        require_count("n_factors", self.n_factors)
+        for name in ("noise_precision", "precision_shape", "precision_rate"):
+            require_positive_setting(name, getattr(self, name))
+        pairs, ratings = self._ratings(X, y)
+        self.n_users_, self.n_items_ = self._sizes(pairs)
+        self.n_features_in_ = 2
+        self.mean_ = float(ratings.mean(dtype=np.float64))
+        self.seen_users_ = np.isin(np.arange(self.n_users_), pairs[:, 0])
+        self.seen_items_ = np.isin(np.arange(self.n_items_), pairs[:, 1])
+        target = self.target(pairs, ratings)
+        h = float(np.sqrt(LEARNING_RATE / target.size))
+        self._sample(
+            target, self.initial, SGNHT(step_size=h, diffusion=INJECTED / h), blocks=[self.precision_block()],
+            batch_size=min(BATCH, target.size),
+        )  # fmt: skip
+        return self
+
+    def _ratings(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        if sparse.issparse(X):
+            if y is not None:
+                raise ValueError("y must be None when X is a sparse matrix of ratings")
+            matrix: Any = cast(Any, X).tocoo()
+            pairs, ratings = np.stack([matrix.row, matrix.col], axis=1), np.asarray(matrix.data, np.float32)
+            if not ratings.size:
+                raise ValueError("X has no ratings: it stores no entry")
+            if not np.all(np.isfinite(ratings)):
+                raise ValueError("ratings must be finite; X has NaN or infinite entries")
+            self._matrix_shape: tuple[int, int] | None = matrix.shape
+        else:
+            if y is None:
+                raise ValueError("y must hold the ratings of the pairs in X: requires y to be passed, but it is None")
+            pairs = self._pairs(X)
+            ratings = check_array(y, ensure_2d=False, dtype=np.float32, input_name="y")
+            if ratings.ndim != 1:
+                raise ValueError(f"y must be a vector of ratings; got shape {ratings.shape}")
+            check_consistent_length(pairs, ratings)
+            self._matrix_shape = None
+        if self.rating_range is not None:
+            low, high = self._range()
+            outside = np.flatnonzero((ratings < low) | (ratings > high))
+            if outside.size:
+                raise ValueError(
+                    f"ratings must lie between {low:g} and {high:g}; {outside.size} do not, the first in row "
+                    f"{outside[0]}, {ratings[outside[0]]:g}"
+                )
+        return pairs.astype(np.int32), ratings
+
+    def _range(self) -> tuple[float, float]:
+        assert self.rating_range is not None
+        low, high = map(float, self.rating_range)
+        if not low < high:
+            raise ValueError(f"rating_range must be (least, greatest); got {self.rating_range!r}")
+        return low, high
+
+    @staticmethod
+    def _pairs(X: Any) -> np.ndarray:
+        """Pairs of whole numbers, none negative."""
+        values = check_array(X, dtype=np.float64, input_name="X")
+        if values.shape[1] != 2:
+            raise ValueError(f"X must have two columns, user and item; got {values.shape[1]}")
+        if np.any(values < 0) or np.any(values != np.floor(values)) or np.any(values >= 2**31):
+            raise ValueError("users and items must be whole numbers from 0 on: number them first")
+        return values.astype(np.int64)
+
+    def _sizes(self, pairs: np.ndarray) -> tuple[int, int]:
+        sizes = []
+        for column, name in enumerate(("n_users", "n_items")):
+            least = int(pairs[:, column].max()) + 1
+            given = getattr(self, name)
+            if given is not None:
+                require_count(name, given)
+                if given < least:
+                    raise ValueError(f"{name} is {given}, but X has number {least - 1}")
+            known = self._matrix_shape[column] if self._matrix_shape else least
+            sizes.append(int(given if given is not None else known))
+        return sizes[0], sizes[1]
+
+    def target(self, pairs: np.ndarray, ratings: np.ndarray) -> Target:
+        """The posterior as a ``Target``, for runs of your own; start them at ``initial`` with ``precision_block``."""
+        tau, shape, rate = float(self.noise_precision), float(self.precision_shape), float(self.precision_rate)
+
+        def log_prior(params: Params) -> Array:
+            return precisions.log_prior(params, WEIGHTS, shape, rate)
+
+        def log_likelihood(params: Params, rows: tuple[Array, Array]) -> Array:
+            pair, rating = rows
+            user, item = pair[:, 0], pair[:, 1]
+            expected = (
+                jnp.sum(params["user_factors"][user] * params["item_factors"][item], axis=1)
+                + params["user_biases"][user]
+                + params["item_biases"][item]
+            )
+            return -tau / 2 * (rating - expected) ** 2
+
+        return Target(log_prior, log_likelihood, (pairs, ratings - np.float32(self.mean_)), batched=True)
+
+    def initial(self, key: Key) -> Params:
+        """Small random factors, no biases, precisions of 1."""
+        users, items = jax.random.split(key)
+        small = 0.1
+        return {
+            "user_factors": small * jax.random.normal(users, (self.n_users_, self.n_factors)),
+            "item_factors": small * jax.random.normal(items, (self.n_items_, self.n_factors)),
+            "user_biases": jnp.zeros(self.n_users_),
+            "item_biases": jnp.zeros(self.n_items_),
+            "precisions": jnp.ones(len(WEIGHTS)),
+        }
+
+    def precision_block(self) -> Block:
+        """Draws the precisions given factors and biases."""
+        return precisions.gibbs(WEIGHTS, float(self.precision_shape), float(self.precision_rate))
+
+    # Using.
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Posterior mean ratings of pairs (user, item); with ``return_std`` also the sds of the ratings themselves."""
+        check_is_fitted(self)
+        pairs = self._pairs(X)
+        mean, square = np.zeros(len(pairs)), np.zeros(len(pairs))
+        draws = {name: self._draws(name) for name in (*WEIGHTS, "precisions")}
+        users, known_user = self._known(pairs[:, 0], self.seen_users_)
+        items, known_item = self._known(pairs[:, 1], self.seen_items_)
+        count = len(draws["precisions"])
+        for number in range(count):
+            p = draws["user_factors"][number][users] * known_user[:, None]
+            q = draws["item_factors"][number][items] * known_item[:, None]
+            a = draws["user_biases"][number][users] * known_user
+            b = draws["item_biases"][number][items] * known_item
+            value = np.sum(p * q, axis=1, dtype=np.float64) + a + b
+            mean += value / count
+            square += (value**2 + self._unseen(draws["precisions"][number], p, q, known_user, known_item)) / count
+        rating = mean + self.mean_
+        clipped = rating if self.rating_range is None else np.clip(rating, *self._range())
+        if not return_std:
+            return clipped
+        return clipped, np.sqrt(np.maximum(square - mean**2, 0) + 1 / float(self.noise_precision))
+
+    def _unseen(
+        self, precision: np.ndarray, p: np.ndarray, q: np.ndarray, known_user: np.ndarray, known_item: np.ndarray
+    ) -> np.ndarray:
+        """What the prior of unseen users and items adds to the variance of a rating."""
+        user, item, user_bias, item_bias = 1 / precision.astype(np.float64)
+        added = ~known_user * user_bias + ~known_item * item_bias
+        added = added + ~known_user * user * np.sum(q**2, axis=1) + ~known_item * item * np.sum(p**2, axis=1)
+        return added + (~known_user & ~known_item) * self.n_factors * user * item
+
+    @staticmethod
+    def _known(numbers: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers that are safe to look up, and which of them had ratings."""
+        inside = np.minimum(numbers, len(seen) - 1)
+        return inside, (numbers < len(seen)) & seen[inside]
+
+    def rmse(self, X: Any, y: Any) -> float:
+        """The root mean squared error of ``predict``."""
+        return float(np.sqrt(np.mean((np.asarray(y, np.float64) - self.predict(X)) ** 2)))

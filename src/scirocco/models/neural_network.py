@@ -1,0 +1,267 @@
+"""A two-layer Bayesian neural network.
+
+    f(x) = s(x B + b) A + a,    B ~ N(0, 1/lambda_B), b ~ N(0, 1/lambda_b), A ~ N(0, 1/lambda_A), a ~ N(0, 1/lambda_a)
+    lambda ~ Gamma(shape, rate);    y ~ Categorical(softmax f(x)),  or  y ~ N(f(x), 1/nu) with nu ~ Gamma(shape, rate)
+
+Weights move by a gradient sampler; the four precisions are drawn from their conditional laws, which are Gamma, at every
+step. The model of Chen, Fox and Guestrin (2014); in Baker et al. (2019b, 4.6.3) with a softmax for s too.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from scirocco.blocks import Block, split
+from scirocco.checks import require_choice, require_count
+from scirocco.models import precisions
+from scirocco.models.base import GradientModel, require_positive_setting
+from scirocco.samplers import SGNHT
+from scirocco.target import Target
+from scirocco.tuning.mode import find_mode
+from scirocco.types import Array, Key, Params
+
+ACTIVATIONS = {"tanh": jnp.tanh, "relu": jax.nn.relu, "sigmoid": jax.nn.sigmoid, "softmax": jax.nn.softmax}
+LEARNING_RATE, INJECTED = 0.02, 0.01  # eta N and a of the thermostat: h = sqrt(eta), A = a / h
+BATCH = 100
+LAYERS = ("hidden_weights", "hidden_biases", "output_weights", "output_biases")
+PIECE = 4096  # rows at a time when predicting
+
+
+class _Network(GradientModel):
+    """What classification and regression share."""
+
+    _arrays: ClassVar[tuple[str, ...]] = ("input_mean_", "input_scale_")
+
+    def __init__(
+        self, hidden: int = 100, *, activation: str = "tanh", precision_shape: float = 1.0, precision_rate: float = 1.0,
+        standardize: bool = True, sampler: Any = None, estimator: Any = None, batch_size: int | float | None = None,
+        n_draws: int = 100, burn_in: int = 5000, thin: int = 50, n_chains: int = 1, random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:  # fmt: skip
+        self.hidden = hidden
+        self.activation = activation
+        self.precision_shape = precision_shape
+        self.precision_rate = precision_rate
+        self.standardize = standardize
+        self.sampler = sampler
+        self.estimator = estimator
+        self.batch_size = batch_size
+        self.n_draws = n_draws
+        self.burn_in = burn_in
+        self.thin = thin
+        self.n_chains = n_chains
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _check(self) -> None:
+        self._check_run()
+        require_count("hidden", self.hidden)
+        require_choice("activation", self.activation, ACTIVATIONS)
+        for name in ("precision_shape", "precision_rate"):
+            require_positive_setting(name, getattr(self, name))
+
+    def _fit_inputs(self, X: np.ndarray) -> np.ndarray:
+        mean, scale = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
+        size = X.shape[1]
+        self.input_mean_ = mean if self.standardize else np.zeros(size)
+        self.input_scale_ = np.where(scale > 0, scale, 1.0) if self.standardize else np.ones(size)
+        return self._inputs(X)
+
+    def _inputs(self, X: np.ndarray) -> np.ndarray:
+        return ((X - self.input_mean_) / self.input_scale_).astype(np.float32)
+
+    def _run(self, target: Target, features: int, outputs: int) -> None:
+        """Chains start where an optimiser brings their own random weights, which also says how steep the target is."""
+        blocks, seed, found = [self.precision_block()], self._seed(), {}
+
+        def start(key: Key) -> Params:
+            name = jax.random.key_data(key).tobytes()
+            if name not in found:
+                weights, held = split(self.initial(key, features, outputs), blocks)
+                found[name] = find_mode(target, weights, held=held, polish=False, seed=seed) | held
+            return found[name]
+
+        steepness = max(1.0, float(jnp.exp(start(jax.random.key(seed)).get("log_noise_precision", 0.0))))
+        h = float(np.sqrt(LEARNING_RATE / (target.size * steepness)))
+        self._sample(
+            target, start, SGNHT(step_size=h, diffusion=INJECTED / h), blocks=blocks, seed=seed,
+            batch_size=min(BATCH, target.size),
+        )  # fmt: skip
+
+    def initial(self, key: Key, features: int, outputs: int) -> Params:
+        """Random weights of the size that keeps activations of order 1; precisions of 1."""
+        first, second = jax.random.split(key)
+        start = {
+            "hidden_weights": jax.random.normal(first, (features, self.hidden)) / np.sqrt(features),
+            "hidden_biases": jnp.zeros(self.hidden),
+            "output_weights": jax.random.normal(second, (self.hidden, outputs)) / np.sqrt(self.hidden),
+            "output_biases": jnp.zeros(outputs),
+            "precisions": jnp.ones(len(LAYERS)),
+        }
+        return start | self._more()
+
+    def _more(self) -> Params:
+        return {}
+
+    def log_prior(self, params: Params) -> Array:
+        """Of weights and precisions."""
+        return precisions.log_prior(params, LAYERS, float(self.precision_shape), float(self.precision_rate))
+
+    def forward(self, params: Params, X: Any) -> Array:
+        """F(x) for rows X."""
+        activate = ACTIVATIONS[self.activation]
+        hidden = activate(X @ params["hidden_weights"] + params["hidden_biases"])
+        return hidden @ params["output_weights"] + params["output_biases"]
+
+    def precision_block(self) -> Block:
+        """Draws the precisions given the weights."""
+        return precisions.gibbs(LAYERS, float(self.precision_shape), float(self.precision_rate))
+
+    def _outputs(self, X: Any) -> Any:
+        """F(x) of every draw, piece by piece: (rows, draws, outputs)."""
+        check_is_fitted(self)
+        X = self._inputs(validate_data(self, X, dtype=np.float64, reset=False))
+        draws = {name: jnp.asarray(self._draws(name)) for name in LAYERS}
+        forward = jax.jit(lambda draws, x: jax.lax.map(lambda p: self.forward(p, x), draws))
+        for start in range(0, len(X), PIECE):
+            piece = X[start : start + PIECE]
+            padded = np.concatenate([piece, np.zeros((min(PIECE, len(X)) - len(piece), X.shape[1]), np.float32)])
+            yield np.moveaxis(np.asarray(forward(draws, padded), np.float64)[:, : len(piece)], 0, 1)
+
+
+class NeuralNetworkClassifier(ClassifierMixin, _Network):  # type: ignore[misc]
+    """A two-layer Bayesian neural network for classes.
+
+    Parameters
+    ----------
+    hidden : units of the hidden layer.
+    activation : s, one of "tanh", "relu", "sigmoid" or "softmax".
+    precision_shape, precision_rate : of the Gamma law of the precisions.
+    standardize : scale the columns of X to mean 0 and sd 1 first; constant columns become 0.
+    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, random_state, verbose : the run; see
+        ``scirocco.models.base.GradientModel``.
+
+    Attributes
+    ----------
+    posterior_ : draws of the weights and of ``precisions``, an ``xarray.Dataset``.
+    trace_ : the run.
+
+    Hidden units can change places, so weights of different chains are not comparable; predictions are. By default the
+    sampler is a thermostat with a step size that follows the number of rows and the precision of the noise.
+
+    >>> import numpy as np, scirocco as sc
+    >>> X = np.random.default_rng(0).normal(size=(400, 2))
+    >>> model = sc.NeuralNetworkClassifier(hidden=8, n_draws=20, random_state=0).fit(X, X[:, 0] * X[:, 1] > 0)
+    >>> model.predict([[1.0, 1.0], [1.0, -1.0]])
+    array([ True, False])
+    """
+
+    _arrays: ClassVar[tuple[str, ...]] = ("input_mean_", "input_scale_", "classes_")
+
+    def fit(self, X: Any, y: Any) -> NeuralNetworkClassifier:
+        """Sample the weights given rows ``X`` and labels ``y``."""
+        self._check()
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"y must have at least two classes; got 1 class, {self.classes_[0]!r}")
+        self._run(self.target(self._fit_inputs(X), codes), X.shape[1], len(self.classes_))
+        return self
+
+    def target(self, X: np.ndarray, codes: np.ndarray) -> Target:
+        """The posterior as a ``Target``, for runs of your own; start them at ``initial`` with ``precision_block``."""
+
+        def log_likelihood(params: Params, rows: tuple[Array, Array]) -> Array:
+            x, label = rows
+            logits = self.forward(params, x)
+            return jnp.take_along_axis(logits, label[:, None], axis=1)[:, 0] - jax.nn.logsumexp(logits, axis=1)
+
+        return Target(self.log_prior, log_likelihood, (X, codes.astype(np.int32)), batched=True)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Posterior predictive probabilities of the classes: their mean over the draws, (row, class)."""
+        from scipy.special import softmax
+
+        return np.concatenate([softmax(piece, axis=2).mean(axis=1) for piece in self._outputs(X)])
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class of each row."""
+        probabilities = self.predict_proba(X)
+        return self.classes_[np.argmax(probabilities, axis=1)]
+
+
+class NeuralNetworkRegressor(RegressorMixin, _Network):  # type: ignore[misc]
+    """A two-layer Bayesian neural network for numbers. The targets are scaled to mean 0 and sd 1 inside.
+
+    Parameters
+    ----------
+    hidden : units of the hidden layer.
+    activation : s, one of "tanh", "relu", "sigmoid" or "softmax".
+    precision_shape, precision_rate : of the Gamma law of the precisions.
+    standardize : scale the columns of X to mean 0 and sd 1 first; constant columns become 0.
+    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, random_state, verbose : the run; see
+        ``scirocco.models.base.GradientModel``.
+
+    Attributes
+    ----------
+    posterior_ : draws of the weights and of ``precisions``, an ``xarray.Dataset``.
+    trace_ : the run.
+
+    Hidden units can change places, so weights of different chains are not comparable; predictions are. By default the
+    sampler is a thermostat with a step size that follows the number of rows and the precision of the noise.
+
+    >>> import numpy as np, scirocco as sc
+    >>> X = np.random.default_rng(0).uniform(-1, 1, size=(300, 1))
+    >>> model = sc.NeuralNetworkRegressor(hidden=8, n_draws=20, random_state=0).fit(X, X[:, 0] ** 2)
+    >>> mean, sd = model.predict([[0.0]], return_std=True)
+    >>> bool(abs(mean[0]) < 0.2), sd.shape
+    (True, (1,))
+    """
+
+    _facts: ClassVar[tuple[str, ...]] = ("output_mean_", "output_scale_")
+
+    def fit(self, X: Any, y: Any) -> NeuralNetworkRegressor:
+        """Sample the weights given rows ``X`` and numbers ``y``."""
+        self._check()
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        self.output_mean_ = float(np.mean(y))
+        self.output_scale_ = float(np.std(y)) or 1.0
+        scaled = ((y - self.output_mean_) / self.output_scale_).astype(np.float32)
+        self._run(self.target(self._fit_inputs(X), scaled), X.shape[1], 1)
+        return self
+
+    def _more(self) -> Params:
+        return {"log_noise_precision": jnp.zeros(())}
+
+    def target(self, X: np.ndarray, y: np.ndarray) -> Target:
+        """The posterior as a ``Target``, for runs of your own; start them at ``initial`` with ``precision_block``."""
+        shape, rate = float(self.precision_shape), float(self.precision_rate)
+
+        def log_prior(params: Params) -> Array:
+            log_nu = params["log_noise_precision"]
+            return self.log_prior(params) + shape * log_nu - rate * jnp.exp(log_nu)
+
+        def log_likelihood(params: Params, rows: tuple[Array, Array]) -> Array:
+            x, number = rows
+            log_nu = params["log_noise_precision"]
+            return (log_nu - jnp.exp(log_nu) * (number - self.forward(params, x)[:, 0]) ** 2) / 2
+
+        return Target(log_prior, log_likelihood, (X, y), batched=True)
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Posterior mean of each row's number; with ``return_std`` also the sd of a new observation."""
+        pieces = [(piece[..., 0].mean(axis=1), piece[..., 0].var(axis=1)) for piece in self._outputs(X)]
+        mean, variance = (np.concatenate(part) for part in zip(*pieces, strict=True))
+        value = self.output_mean_ + self.output_scale_ * mean
+        if not return_std:
+            return value
+        noise = np.mean(np.exp(-self._draws("log_noise_precision").astype(np.float64)))
+        return value, self.output_scale_ * np.sqrt(variance + noise)
