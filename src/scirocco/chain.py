@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.batches import Arrays, Batch, Batching, RandomBlocks, Shuffled, Stratified, Stream
+from scirocco.batches import Arrays, Batch, Batching, RandomBlocks, Shuffled, Strata, Stream
 from scirocco.batches.base import batch_rows
 from scirocco.batches.stream import Loader
 from scirocco.blocks import Block, apply, split
@@ -69,7 +69,7 @@ class Kernel:
         if isinstance(source, Arrays):
             shuffle = isinstance(batching, Shuffled) and self.batch_size < target.size
             order = np.random.default_rng(seed).permutation(target.size) if shuffle else None
-            if isinstance(batching, Stratified):
+            if isinstance(batching, Strata):
                 order = batching.layout(seed)
             self.draw = batching.bind(target.size, target.size, self.batch_size, order, ring=True)
             self._resident: Data = source.on_device(order, self.draw.wrap)

@@ -1,4 +1,4 @@
-"""Stratified minibatches: unbiased, every row of a stratum equally often, and checked."""
+"""Strata minibatches: unbiased, every row of a stratum equally often, and checked."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import scirocco as sc
-from scirocco.batches import Stratified
+from scirocco.batches import Strata
 
 STRATA = np.array([0] * 20 + [1] * 6 + [2] * 2)
 VALUES = np.arange(28, dtype=np.float32) ** 2
@@ -16,11 +16,11 @@ TARGET = sc.Target(lambda m: jnp.zeros(()), lambda m, x: m * x, VALUES)
 
 
 def kernel(rows):
-    return sc.kernel(TARGET, sc.SGLD(0.1), batch_size=sum(rows), batching=Stratified(STRATA, rows))
+    return sc.kernel(TARGET, sc.SGLD(0.1), batch_size=sum(rows), batching=Strata(STRATA, rows))
 
 
 def test_the_layout_holds_each_stratum_as_a_ring():
-    order = Stratified(STRATA, (4, 3, 2)).layout(seed=0)
+    order = Strata(STRATA, (4, 3, 2)).layout(seed=0)
     assert [len(part) for part in np.split(order, [23, 31])] == [20 + 3, 6 + 2, 2 + 1]
     for part, rows, members in zip(
         np.split(order, [23, 31]), (4, 3, 2), (range(20), range(20, 26), (26, 27)), strict=True
@@ -49,12 +49,12 @@ def test_draws_are_unbiased_and_even():
 
 def test_wrong_strata():
     for strata, rows, words in (
-        (STRATA, (4, 3), "strata must lie between 0 and 1"),
+        (STRATA, (4, 3), "labels must lie between 0 and 1"),
         (STRATA, (4, 3, 3), r"rows must lie between 1 and the sizes of the strata, \[20, 6, 2\]"),
         (STRATA[:-1], (4, 3, 2), "one for each of the 28 examples"),
-        (STRATA * 1.0, (4, 3, 2), "strata must be whole numbers"),
+        (STRATA * 1.0, (4, 3, 2), "labels must be whole numbers"),
     ):
         with pytest.raises(ValueError, match=words):
-            sc.kernel(TARGET, sc.SGLD(0.1), batch_size=sum(rows), batching=Stratified(strata, rows))
+            sc.kernel(TARGET, sc.SGLD(0.1), batch_size=sum(rows), batching=Strata(strata, rows))
     with pytest.raises(ValueError, match="rows must sum to batch_size, 8; got 9"):
-        sc.kernel(TARGET, sc.SGLD(0.1), batch_size=8, batching=Stratified(STRATA, (4, 3, 2)))
+        sc.kernel(TARGET, sc.SGLD(0.1), batch_size=8, batching=Strata(STRATA, (4, 3, 2)))

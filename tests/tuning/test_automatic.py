@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 import scirocco as sc
-from scirocco.batches import Stratified
+from scirocco.batches import Strata
 from scirocco.samplers import Preconditioned, Scale
 from scirocco.samplers.base import Auto
 from scirocco.tuning import automatic, curvature
 from scirocco.tuning.report import Tuning
 
-RNG = np.random.default_rng(3)
+SEED = 3
+RNG = np.random.default_rng(SEED)
 MIXING = np.array([[1.0, 0.0, 0.0], [0.9, 0.3, 0.0], [0.0, 5.0, 20.0]])
 X = (RNG.normal(size=(2000, 3)) @ MIXING).astype(np.float32)  # correlated, of different scales
 Y = (X @ np.array([1.0, -0.5, 0.1]) + RNG.normal(size=2000)).astype(np.float32)
@@ -23,6 +24,12 @@ PRECISION = X.T.astype(np.float64) @ X + np.eye(3)
 COVARIANCE = np.linalg.inv(PRECISION)
 MEAN = COVARIANCE @ (X.T.astype(np.float64) @ Y)
 SAMPLERS = [sc.SGLD, sc.PSGLD, sc.SGHMC, sc.SGNHT, sc.UnderdampedLangevin]
+
+
+@pytest.fixture(autouse=True)
+def seeded(monkeypatch):
+    """The same numbers in each test, whichever ran before."""
+    monkeypatch.setattr(f"{__name__}.RNG", np.random.default_rng(SEED))
 
 
 # Coordinates.
@@ -103,8 +110,9 @@ def test_large_models_get_their_largest_eigenvalues(monkeypatch):
     monkeypatch.setattr(curvature, "RANK", 4)
     x = RNG.normal(size=(400, 30)).astype(np.float32)
     x[:, :8] += 3 * RNG.normal(size=(400, 1)).astype(np.float32)  # eight columns that move together
-    target = sc.Target(lambda w: -0.5 * jnp.sum(w**2), lambda w, r: -0.5 * jnp.square(r @ w), x)
-    found = curvature.curvature(target, jnp.full(30, 0.1))
+    y = RNG.normal(size=400).astype(np.float32)  # well specified at w = 0: Fisher information and Hessian agree
+    target = sc.Target(lambda w: -0.5 * jnp.sum(w**2), lambda w, r: -0.5 * jnp.square(r[1] - r[0] @ w), (x, y))
+    found = curvature.curvature(target, jnp.zeros(30))
     assert found.kind == "low-rank"
     hessian = x.T.astype(np.float64) @ x + np.eye(30)
     whole = np.stack([found.scale.forward(e) for e in np.eye(30)], axis=1)
@@ -129,10 +137,10 @@ def test_rows_without_their_like_are_drawn_more_often():
     )
     tuned = sc.tune(target, sc.SGLD("auto"), jnp.zeros(3), batch_size=100)
     batching = tuned.kernel.batching
-    assert isinstance(batching, Stratified)
+    assert isinstance(batching, Strata)
     assert sum(batching.rows) == 100
-    assert set(batching.strata[:5]) == {batching.strata.max()}
-    sizes = np.bincount(batching.strata)
+    assert set(batching.labels[:5]) == {batching.labels.max()}
+    sizes = np.bincount(batching.labels)
     assert batching.rows[-1] == sizes[-1] == 5  # so few, and so telling, that they are in every minibatch
     assert tuned.report.strata[-1] == (5, 5)
     assert "5 of 5 rows" in str(tuned.report)
@@ -149,7 +157,7 @@ def test_the_step_size_meets_the_limit_by_the_samplers_own_law(make):
         batching=sc.batches.WithReplacement(),
     )  # fmt: skip
     report = tuned.report
-    assert report.sd_error <= 0.1
+    assert report.sd_error <= 0.06  # six tenths of the limit leave room for errors of the prediction
     assert report.estimator == "Plain"
     # Whitened plain noise is N/n times the identity, for residuals of variance 1 in a well-specified regression.
     assert report.noise == pytest.approx(10, rel=0.3)
@@ -157,10 +165,10 @@ def test_the_step_size_meets_the_limit_by_the_samplers_own_law(make):
     law = tuned.sampler.sampler
     noise = np.full(3, 10.0)
     expected = automatic._predicted(law, noise, 1.0, 1.0, np.inf)
-    assert expected == pytest.approx(0.1, abs=0.03) or (expected < 0.1 and "stable" in report.reason)
+    assert expected == pytest.approx(0.06, abs=0.02) or (expected < 0.06 and "stable" in report.reason)
     if make is sc.SGLD:
         h = report.step_size
-        assert np.sqrt((1 + h * 10 / 2) / (1 - h / 2)) - 1 == pytest.approx(0.1, abs=0.03)
+        assert np.sqrt((1 + h * 10 / 2) / (1 - h / 2)) - 1 == pytest.approx(0.06, abs=0.02)
 
 
 def test_smaller_limits_give_smaller_steps():

@@ -10,7 +10,7 @@ import numpy as np
 from scirocco.batches.arrays import Arrays
 from scirocco.batches.base import Batch, Source
 from scirocco.batches.draws import Batching, RandomBlocks, Shuffled, Weighted, WithReplacement
-from scirocco.batches.strata import Stratified
+from scirocco.batches.strata import Strata
 from scirocco.batches.stream import Arrow, MemoryMapped, Parquet, Stream
 
 __all__ = [
@@ -23,7 +23,7 @@ __all__ = [
     "RandomBlocks",
     "Shuffled",
     "Source",
-    "Stratified",
+    "Strata",
     "Stream",
     "Weighted",
     "WithReplacement",

@@ -21,43 +21,43 @@ from scirocco.types import Array, Data, Key
 
 
 @dataclass(frozen=True, eq=False)
-class Stratified:
-    """``rows[s]`` rows of each stratum s in every minibatch; ``strata`` has the stratum of each row of the data.
+class Strata:
+    """``rows[s]`` rows of each stratum s in every minibatch; ``labels`` has the stratum of each row of the data.
 
-    >>> batching = Stratified(np.array([0, 0, 0, 0, 1, 1]), rows=(2, 2))
+    >>> batching = Strata(np.array([0, 0, 0, 0, 1, 1]), rows=(2, 2))
     >>> batching.bind(6, 6, 4, None, ring=False).weights
     array([2., 2., 1., 1.], dtype=float32)
     """
 
-    strata: Any = field(metadata={"keep": True})
+    labels: Any = field(metadata={"keep": True})
     rows: tuple[int, ...]
 
     def layout(self, seed: int) -> np.ndarray:
         """The rows in the order in which they are stored: each stratum shuffled, its first rows again at its end."""
-        shuffled = np.random.default_rng(seed).permutation(len(self.strata))
-        members = [shuffled[np.asarray(self.strata)[shuffled] == s] for s in range(len(self.rows))]
+        shuffled = np.random.default_rng(seed).permutation(len(self.labels))
+        members = [shuffled[np.asarray(self.labels)[shuffled] == s] for s in range(len(self.rows))]
         return np.concatenate([np.r_[m, m[: n - 1]] for m, n in zip(members, self.rows, strict=True)])
 
-    def bind(self, total: int, resident: int, batch_size: int, order: np.ndarray | None, ring: bool) -> _Stratified:
+    def bind(self, total: int, resident: int, batch_size: int, order: np.ndarray | None, ring: bool) -> _Strata:
         """Check the sizes."""
         del order, ring
-        strata, rows = np.asarray(self.strata), tuple(map(int, self.rows))
+        labels, rows = np.asarray(self.labels), tuple(map(int, self.rows))
         if resident != total:
-            raise ValueError("Stratified needs data in memory; for data on disk use Shuffled")
-        if strata.shape != (total,) or strata.dtype.kind not in "iu":
-            raise ValueError(f"strata must be whole numbers, one for each of the {total} examples; got {strata.shape}")
-        if strata.min() < 0 or strata.max() >= len(rows):
-            raise ValueError(f"strata must lie between 0 and {len(rows) - 1}, as rows has {len(rows)} entries")
-        sizes = np.bincount(strata, minlength=len(rows))
+            raise ValueError("Strata needs data in memory; for data on disk use Shuffled")
+        if labels.shape != (total,) or labels.dtype.kind not in "iu":
+            raise ValueError(f"labels must be whole numbers, one for each of the {total} examples; got {labels.shape}")
+        if labels.min() < 0 or labels.max() >= len(rows):
+            raise ValueError(f"labels must lie between 0 and {len(rows) - 1}, as rows has {len(rows)} entries")
+        sizes = np.bincount(labels, minlength=len(rows))
         if not all(1 <= n <= size for n, size in zip(rows, sizes, strict=True)):
             raise ValueError(f"rows must lie between 1 and the sizes of the strata, {sizes.tolist()}; got {rows}")
         if sum(rows) != batch_size:
             raise ValueError(f"rows must sum to batch_size, {batch_size}; got {sum(rows)}")
-        return _Stratified(tuple(map(int, sizes)), rows)
+        return _Strata(tuple(map(int, sizes)), rows)
 
 
 @dataclass(frozen=True)
-class _Stratified:
+class _Strata:
     sizes: tuple[int, ...]
     rows: tuple[int, ...]
     wrap: int = 0

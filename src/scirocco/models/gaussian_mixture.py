@@ -1,7 +1,7 @@
 """A Bayesian mixture of normal laws.
 
     x ~ sum_k w_k N(m_k, diag(s_k^2))
-    w ~ Dirichlet(alpha),  m_k ~ N(m_0, (r v)^2),  1/s_k^2 ~ Gamma(shape, shape v^2)
+    w ~ Dirichlet(alpha),  m_k ~ N(m_0, (r v)^2),  1/s_k^2 ~ Gamma(shape, rate v^2)
 
 with m_0 and v the mean and sd of each column. The chain moves logits of the weights, means in units of v and log sds;
 component labels are summed over, not sampled. Components have no names: the draws are put in the order of the first
@@ -36,7 +36,7 @@ class GaussianMixture(DensityMixin, ClusterMixin, GradientModel):  # type: ignor
     n_components : number of components.
     concentration : alpha of the Dirichlet prior of the weights.
     prior_scale : r, sd of the means' prior in sds of the data.
-    precision_shape : shape of the Gamma prior of the precisions.
+    precision_shape, precision_rate : of the Gamma prior of the precisions, in units of the data's.
     sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, random_state, verbose : the run; see
         ``scirocco.models.base.GradientModel``.
 
@@ -58,14 +58,15 @@ class GaussianMixture(DensityMixin, ClusterMixin, GradientModel):  # type: ignor
 
     def __init__(
         self, n_components: int = 2, *, concentration: float = 1.0, prior_scale: float = 3.0,
-        precision_shape: float = 2.0, sampler: Any = None, estimator: Any = None, batch_size: int | float | None = None,
-        n_draws: int = 500, burn_in: int = 500, thin: int = 4, n_chains: int = 4, random_state: Any = None,
-        verbose: bool = False,
+        precision_shape: float = 1.0, precision_rate: float = 0.01, sampler: Any = None, estimator: Any = None,
+        batch_size: int | float | None = None, n_draws: int = 500, burn_in: int = 500, thin: int = 4,
+        n_chains: int = 4, random_state: Any = None, verbose: bool = False,
     ) -> None:  # fmt: skip
         self.n_components = n_components
         self.concentration = concentration
         self.prior_scale = prior_scale
         self.precision_shape = precision_shape
+        self.precision_rate = precision_rate
         self.sampler = sampler
         self.estimator = estimator
         self.batch_size = batch_size
@@ -81,7 +82,7 @@ class GaussianMixture(DensityMixin, ClusterMixin, GradientModel):  # type: ignor
         del y
         self._check_run()
         require_count("n_components", self.n_components)
-        for name in ("concentration", "prior_scale", "precision_shape"):
+        for name in ("concentration", "prior_scale", "precision_shape", "precision_rate"):
             require_positive_setting(name, getattr(self, name))
         X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         if len(X) < self.n_components:
@@ -98,7 +99,8 @@ class GaussianMixture(DensityMixin, ClusterMixin, GradientModel):  # type: ignor
 
     def target(self, X: np.ndarray) -> Target:
         """The posterior as a ``Target`` for rows in units of the data's sds, for runs of your own."""
-        alpha, wide, shape = float(self.concentration), float(self.prior_scale), float(self.precision_shape)
+        alpha, wide = float(self.concentration), float(self.prior_scale)
+        shape, rate = float(self.precision_shape), float(self.precision_rate)
 
         def log_prior(params: Params) -> Array:
             log_weights = jax.nn.log_softmax(params["logits"])
@@ -107,7 +109,7 @@ class GaussianMixture(DensityMixin, ClusterMixin, GradientModel):  # type: ignor
                 alpha * jnp.sum(log_weights)  # with the Jacobian of the softmax
                 - jnp.sum(params["logits"]) ** 2 / 2  # logits are known up to a constant only
                 - jnp.sum((params["means"] / wide) ** 2) / 2
-                + jnp.sum(shape * jnp.log(precision) - shape * precision)  # with the Jacobian of the logarithm
+                + jnp.sum(shape * jnp.log(precision) - rate * precision)  # with the Jacobian of the logarithm
             )
 
         def log_likelihood(params: Params, x: Array) -> Array:

@@ -156,4 +156,5 @@ class LogisticRegression(ClassifierMixin, GradientModel):  # type: ignore[misc]
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each row."""
-        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+        probabilities = self.predict_proba(X)
+        return self.classes_[np.argmax(probabilities, axis=1)]

@@ -37,7 +37,7 @@ def registry() -> dict[str, type]:
 
 
 def describe(value: Any, keep: bool = False) -> Any:
-    """A JSON description of a setting. With ``keep`` large arrays are written too, as their bytes in base64."""
+    """A JSON description of a setting. With ``keep`` large arrays are written too, as their packed bytes."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Outline):
@@ -48,7 +48,7 @@ def describe(value: Any, keep: bool = False) -> Any:
         array = np.asarray(value)
         if array.size > MAX_ARRAY and keep:
             return {
-                "bytes": base64.b64encode(array.tobytes()).decode(),
+                "bytes": base64.b64encode(zlib.compress(array.tobytes())).decode(),
                 "shape": array.shape,
                 "dtype": str(array.dtype),
             }
@@ -83,7 +83,7 @@ def rebuild(description: Any) -> Any:
     if "zeros" in description:
         return np.zeros(description["zeros"], dtype=description["dtype"])
     if "bytes" in description:
-        array = np.frombuffer(base64.b64decode(description["bytes"]), dtype=description["dtype"])
+        array = np.frombuffer(zlib.decompress(base64.b64decode(description["bytes"])), dtype=description["dtype"])
         return array.reshape(description["shape"])
     if "array" in description:
         return np.asarray(description["array"], dtype=description["dtype"])

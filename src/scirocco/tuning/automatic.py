@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from scirocco.batches import Stratified
+from scirocco.batches import Strata
 from scirocco.blocks import split
 from scirocco.chain import Kernel
 from scirocco.estimators import ControlVariate, Estimator, Plain
@@ -39,6 +39,7 @@ from scirocco.tuning.strata import stratify
 from scirocco.types import Array, Data, Key, Params
 
 MARGIN = 9.0  # curvature elsewhere over that at the mode: sds a third as large
+AIM = 0.6  # of the limit: the prediction has errors of its own, and a run has Monte Carlo error
 STIFF = 0.5  # error of the sd that is allowed along the stiffest directions that no scaling has met
 DRAWS, REPEATS = 16, 16  # points at which noise is measured, and minibatches at each
 QUANTILES = 101  # of the noise; the law need not be solved for every one of 10^5 coordinates
@@ -124,7 +125,7 @@ def tune_kernel(make: Make, rows: int, initial: Params, *, free: bool, free_batc
     if wishes.search or (wishes.search is None and (far or not known)):
         if known:
             why = "the posterior is far from Gaussian: a search decided" if far else "a search decided, as was asked"
-        larger = make if free_batch and not isinstance(kernel.batching, Stratified) else None
+        larger = make if free_batch and not isinstance(kernel.batching, Strata) else None
         kernel, chosen, trials = search(kernel, scale, mode, held, wishes.sd_error, step_size, larger)
         step_size, friction, error = chosen.step_size, chosen.friction, chosen.sd_error
     else:
@@ -157,9 +158,9 @@ def _quietest(kernel: Kernel, found: Curvature, mode: Params, held: Params, temp
 
 def _strata(kernel: Kernel) -> tuple[tuple[int, int], ...]:
     """(rows, rows of them in each minibatch) of each stratum."""
-    if not isinstance(kernel.batching, Stratified):
+    if not isinstance(kernel.batching, Strata):
         return ()
-    sizes = np.bincount(kernel.batching.strata)
+    sizes = np.bincount(kernel.batching.labels)
     return tuple((int(size), n) for size, n in zip(sizes, kernel.batching.rows, strict=True))
 
 
@@ -238,7 +239,7 @@ def _step_size(
 
     def accurate(h: float) -> bool:
         candidate = replace(sampler, step_size=h)
-        good = _predicted(candidate, values, 1.0, temperature, epoch) <= wishes.sd_error
+        good = _predicted(candidate, values, 1.0, temperature, epoch) <= AIM * wishes.sd_error
         if found.largest > 1:
             stiff = _predicted(candidate, values * found.largest, found.largest, temperature, epoch)
             good = good and stiff <= STIFF

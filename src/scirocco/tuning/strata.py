@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from scirocco.batches import Arrays, Batch, Stratified
+from scirocco.batches import Arrays, Batch, Strata
 from scirocco.samplers.preconditioned import Scale
 from scirocco.target import Target
 from scirocco.tuning.curvature import WORK
@@ -24,7 +24,7 @@ USUAL = 0.9  # of the rows: their mean is what the others are compared with
 STEP = 4.0  # ratio of the rates of neighbouring strata
 
 
-def stratify(target: Target, scale: Scale, mode: Params, held: Params, seed: int, batch_size: int) -> Stratified | None:
+def stratify(target: Target, scale: Scale, mode: Params, held: Params, seed: int, batch_size: int) -> Strata | None:
     """Strata by the size of c_i; None if all rows are alike, or if a look at all of them would take too long."""
     size = ravel_pytree(mode)[0].size
     if not isinstance(target.source, Arrays) or target.size * size**2 > WORK or 2 * batch_size > target.size:
@@ -36,7 +36,7 @@ def stratify(target: Target, scale: Scale, mode: Params, held: Params, seed: int
     found, strata, sizes = np.unique(level.astype(int), return_inverse=True, return_counts=True)
     if len(found) < 2 or len(found) > batch_size // 2:
         return None
-    return Stratified(strata.astype(np.uint8), _allocated(sizes, STEP**found, batch_size))
+    return Strata(strata.astype(np.uint8), _allocated(sizes, STEP**found, batch_size))
 
 
 def _changes(target: Target, scale: Scale, mode: Params, held: Params, seed: int) -> np.ndarray:
