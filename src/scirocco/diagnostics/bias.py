@@ -104,7 +104,8 @@ def bias_report(
 
     observed = tree(variance)
     tiny = np.finfo(np.float64).tiny
-    ratio = {n: max(0.0, float(np.sum(noise[n]) / max(np.sum(curvature[n]), tiny))) for n in noise}
+    with np.errstate(over="ignore"):
+        ratio = {n: max(0.0, float(np.sum(noise[n]) / max(np.sum(curvature[n]), tiny))) for n in noise}
     # Noise that was measured along each parameter's own direction needs no such assumption.
     own = hasattr(sampler, "marginal")
     trustworthy = {n: bool(np.sum(curvature[n]) > 0) and not own for n in noise}
@@ -118,7 +119,8 @@ def bias_report(
         v = jax.tree.map(lambda lam, c, f, p: np.where(p, c * lam, f), precision, factor, fixed, proportional)
         return jax.tree.map(np.asarray, sampler.stationary_variance(state, precision, v, epoch))
 
-    excess = _solve(law, observed)
+    with np.errstate(all="ignore"):  # what overflows has no solution, and is reported as such
+        excess = _solve(law, observed)
     injected = sampler.injected_noise(state, like)
     share = jax.tree.map(lambda v, i: v / np.maximum(v + np.asarray(i, np.float64), tiny), fixed, injected)
     error = jax.tree.map(lambda e: np.sqrt(e) - 1, excess)

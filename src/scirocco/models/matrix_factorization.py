@@ -6,8 +6,8 @@
 
 Factors and biases of users and items move by a gradient sampler on minibatches of ratings; the four precisions are
 drawn from their conditional laws, which are Gamma, at every step. The formulation of Chen, Fox and Guestrin (2014),
-with tau = 3 and Gamma(1, 300) as in Baker et al. (2019); m is the mean rating. Mnih and Salakhutdinov (2008) for the
-model.
+with Gamma(1, 300) as in Baker et al. (2019); m is the mean rating. Both fix tau, at 3 in the latter, which is more than
+ratings of films have: on MovieLens 100k it costs 5 % of the error. Here it is learnt unless given, tau ~ Gamma(1, 1).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from scirocco.samplers import SGNHT
 from scirocco.target import Target
 from scirocco.types import Array, Key, Params
 
-LEARNING_RATE, INJECTED = 0.5, 0.01  # eta N and a of the thermostat: h = sqrt(eta), A = a / h
+LEARNING_RATE, INJECTED = 2.0, 0.01  # eta N and a of the thermostat: h = sqrt(eta), A = a / h
 BATCH = 1000
 WEIGHTS = ("user_factors", "item_factors", "user_biases", "item_biases")
 
@@ -43,7 +43,7 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
     Parameters
     ----------
     n_factors : length of the factors.
-    noise_precision : tau, the precision of a rating.
+    noise_precision : tau, the precision of a rating; learnt if None.
     precision_shape, precision_rate : of the Gamma law of the four precisions.
     rating_range : (least, greatest) possible rating; others are an error, and predictions are kept inside; or None.
     n_users, n_items : how many there are; by default one more than the largest number in the data.
@@ -72,7 +72,7 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
     _arrays: ClassVar = ("seen_users_", "seen_items_")
 
     def __init__(
-        self, n_factors: int = 10, *, noise_precision: float = 3.0, precision_shape: float = 1.0,
+        self, n_factors: int = 10, *, noise_precision: float | None = None, precision_shape: float = 1.0,
         precision_rate: float = 300.0, rating_range: tuple[float, float] | None = None, n_users: int | None = None,
         n_items: int | None = None, sampler: Any = None, estimator: Any = None, batch_size: int | float | None = None,
         n_draws: int = 100, burn_in: int = 5000, thin: int = 50, n_chains: int = 1, random_state: Any = None,
@@ -102,7 +102,8 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
         self._check_run()
         require_count("n_factors", self.n_factors)
         for name in ("noise_precision", "precision_shape", "precision_rate"):
-            require_positive_setting(name, getattr(self, name))
+            if getattr(self, name) is not None or name != "noise_precision":
+                require_positive_setting(name, getattr(self, name))
         pairs, ratings = self._ratings(X, y)
         self.n_users_, self.n_items_ = self._sizes(pairs)
         self.n_features_in_ = 2
@@ -179,10 +180,14 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
 
     def target(self, pairs: np.ndarray, ratings: np.ndarray) -> Target:
         """The posterior as a ``Target``, for runs of your own; start them at ``initial`` with ``precision_block``."""
-        tau, shape, rate = float(self.noise_precision), float(self.precision_shape), float(self.precision_rate)
+        shape, rate = float(self.precision_shape), float(self.precision_rate)
+        fixed = None if self.noise_precision is None else float(np.log(self.noise_precision))
 
         def log_prior(params: Params) -> Array:
-            return precisions.log_prior(params, WEIGHTS, shape, rate)
+            value = precisions.log_prior(params, WEIGHTS, shape, rate)
+            if fixed is None:
+                value += params["log_noise_precision"] - jnp.exp(params["log_noise_precision"])
+            return value
 
         def log_likelihood(params: Params, rows: tuple[Array, Array]) -> Array:
             pair, rating = rows
@@ -192,7 +197,8 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
                 + params["user_biases"][user]
                 + params["item_biases"][item]
             )
-            return -tau / 2 * (rating - expected) ** 2
+            log_tau = params["log_noise_precision"] if fixed is None else fixed
+            return (log_tau - jnp.exp(log_tau) * (rating - expected) ** 2) / 2
 
         return Target(log_prior, log_likelihood, (pairs, ratings - np.float32(self.mean_)), batched=True)
 
@@ -200,13 +206,14 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
         """Small random factors, no biases, precisions of 1."""
         users, items = jax.random.split(key)
         small = 0.1
-        return {
+        start = {
             "user_factors": small * jax.random.normal(users, (self.n_users_, self.n_factors)),
             "item_factors": small * jax.random.normal(items, (self.n_items_, self.n_factors)),
             "user_biases": jnp.zeros(self.n_users_),
             "item_biases": jnp.zeros(self.n_items_),
             "precisions": jnp.ones(len(WEIGHTS)),
         }
+        return start if self.noise_precision is not None else start | {"log_noise_precision": jnp.zeros(())}
 
     def precision_block(self) -> Block:
         """Draws the precisions given factors and biases."""
@@ -235,7 +242,13 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
         clipped = rating if self.rating_range is None else np.clip(rating, *self._range())
         if not return_std:
             return clipped
-        return clipped, np.sqrt(np.maximum(square - mean**2, 0) + 1 / float(self.noise_precision))
+        return clipped, np.sqrt(np.maximum(square - mean**2, 0) + self._noise())
+
+    def _noise(self) -> float:
+        """The variance of a rating around its expectation."""
+        if self.noise_precision is not None:
+            return 1 / float(self.noise_precision)
+        return float(np.mean(np.exp(-self._draws("log_noise_precision").astype(np.float64))))
 
     def _unseen(
         self, precision: np.ndarray, p: np.ndarray, q: np.ndarray, known_user: np.ndarray, known_item: np.ndarray
