@@ -19,6 +19,7 @@ from scirocco.estimators import Estimator
 from scirocco.run import checkpoint
 from scirocco.run.describe import describe, is_opaque, outline, rebuild
 from scirocco.run.finish import begin, empty_folder, go_on
+from scirocco.run.progress import waiting
 from scirocco.run.recording import Recording
 from scirocco.run.runner import Progressed
 from scirocco.run.trace import Trace
@@ -153,7 +154,8 @@ def sample(
     }  # fmt: skip
     tuned = None
     if automatic(getattr(sampler, "step_size", None)) is not None:
-        tuned = tune(target, sampler, initial, **settings)
+        with waiting("looking for a step size", progress):
+            tuned = tune(target, sampler, initial, **settings)
         bound, initial, sampler, estimator = tuned.kernel, tuned.initial, tuned.sampler, tuned.estimator
         batching = bound.batching
     else:
@@ -167,14 +169,7 @@ def sample(
                 "num_samples": int(num_samples), "burn_in": int(burn_in), "thin": int(thin), "chains": int(chains),
                 "batch_size": bound.batch_size, "seed": bound.seed,
             },
-            "parts": {
-                "sampler": describe(sampler), "estimator": describe(estimator), "batching": describe(batching),
-                "collect": "function" if callable(collect) else collect,
-                "blocks": [list(block.names) for block in blocks],
-                "parameters": outline(engine.example),
-                "variables": _outlined(engine),
-                "gradients": bool(gradients),
-            },
+            "parts": _described(engine, sampler, estimator, batching, collect),
             "data": target.source.fingerprint() if folder is not None else None,
             "tuning": tuned.report.to_json() if tuned else None,
         }  # fmt: skip
@@ -250,6 +245,20 @@ def resume(
         return go_on(engine, state, arrays, meta, folder, checkpoint_seconds=checkpoint_seconds, progress=progress)
     finally:
         bound.close()
+
+
+def _described(engine: Engine, sampler: Any, estimator: Any, batching: Any, collect: Any) -> dict[str, Any]:
+    """The parts of a run, for its checkpoint."""
+    return {
+        "sampler": describe(sampler),
+        "estimator": describe(estimator),
+        "batching": describe(batching),
+        "collect": "function" if callable(collect) else collect,
+        "blocks": [list(block.names) for block in engine.kernel.blocks],
+        "parameters": outline(engine.example),
+        "variables": _outlined(engine),
+        "gradients": bool(engine.gradients),
+    }
 
 
 def _outlined(engine: Engine) -> dict[str, Any]:

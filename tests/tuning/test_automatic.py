@@ -272,6 +272,8 @@ def test_wrong_use():
         sc.kernel(REGRESSION, sc.SGLD("auto"), batch_size=200)
     with pytest.raises(ValueError, match="tune finds a step size that is left open"):
         sc.tune(REGRESSION, sc.SGLD(1e-3), jnp.zeros(3))
+    with pytest.raises(ValueError, match='"auto" needs a positive temperature; got 0'):
+        sc.tune(REGRESSION, sc.SGLD("auto", temperature=0.0), jnp.zeros(3))
     with pytest.raises(ValueError, match="sd_error must lie between 0 and 1"):
         Auto(sd_error=5.0)
     with pytest.raises(TypeError, match="pytree of numbers or \"auto\"; got 'automatic'"):

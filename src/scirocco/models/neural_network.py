@@ -199,24 +199,9 @@ class NeuralNetworkClassifier(ClassifierMixin, _Network):  # type: ignore[misc]
 
 
 class NeuralNetworkRegressor(RegressorMixin, _Network):  # type: ignore[misc]
-    """A two-layer Bayesian neural network for numbers. The targets are scaled to mean 0 and sd 1 inside.
+    """A two-layer Bayesian neural network for numbers, which are scaled to mean 0 and sd 1 inside.
 
-    Parameters
-    ----------
-    hidden : units of the hidden layer.
-    activation : s, one of "tanh", "relu", "sigmoid" or "softmax".
-    precision_shape, precision_rate : of the Gamma law of the precisions.
-    standardize : scale the columns of X to mean 0 and sd 1 first; constant columns become 0.
-    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, random_state, verbose : the run; see
-        ``scirocco.models.base.GradientModel``.
-
-    Attributes
-    ----------
-    posterior_ : draws of the weights and of ``precisions``, an ``xarray.Dataset``.
-    trace_ : the run.
-
-    Hidden units can change places, so weights of different chains are not comparable; predictions are. By default the
-    sampler is a thermostat with a step size that follows the number of rows and the precision of the noise.
+    Parameters and attributes are those of ``NeuralNetworkClassifier``; ``log_noise_precision`` is sampled too.
 
     >>> import numpy as np, scirocco as sc
     >>> X = np.random.default_rng(0).uniform(-1, 1, size=(300, 1))

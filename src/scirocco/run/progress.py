@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -55,6 +57,18 @@ class Progress:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
+
+
+@contextmanager
+def waiting(text: str, show: bool | None) -> Iterator[None]:
+    """Say what is going on where no one knows how long it will take."""
+    if show is False or (show is None and not _interactive()):
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(text):
+        yield
 
 
 def _interactive() -> bool:

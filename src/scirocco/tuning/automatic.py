@@ -82,23 +82,16 @@ def tune_kernel(make: Make, rows: int, initial: Params, *, free: bool, free_batc
     """
     began = time.perf_counter()
     kernel = make(rows)
-    target, sampler, estimator = kernel.target, kernel.sampler, kernel.estimator
+    sampler, estimator = kernel.sampler, kernel.estimator
     wishes = automatic(sampler.step_size)
     assert wishes is not None
-    position, held = split(jax.tree.map(jnp.asarray, initial), kernel.blocks)
-    target.check(position, held)
-    start = estimator.start(target, position, held, kernel.seed)  # the mode, or the estimator's own checks
-    mode = start if isinstance(estimator, ControlVariate) else find_mode(target, position, held=held, seed=kernel.seed)
-    try:
-        found = curvature(target, mode, held, seed=kernel.seed)
-    except FloatingPointError:
-        raise FloatingPointError(
-            'the curvature at the mode is not finite, so step_size="auto" has nothing to start from: give a better '
-            "initial position, or a step size"
-        ) from None
     temperature = float(at(sampler.temperature, 0))
+    if not temperature > 0:
+        raise ValueError(f'step_size="auto" needs a positive temperature; got {sampler.temperature!r}')
+    position, held = split(jax.tree.map(jnp.asarray, initial), kernel.blocks)
+    mode, found = _located(kernel, position, held)
     if free:
-        strata = stratify(target, found.scale, mode, held, kernel.seed, rows)
+        strata = stratify(kernel.target, found.scale, mode, held, kernel.seed, rows)
         kernel = make(rows, strata) if strata else kernel
         kernel, noise = _quietest(kernel, found, mode, held, temperature)
     else:
@@ -140,6 +133,21 @@ def tune_kernel(make: Make, rows: int, initial: Params, *, free: bool, free_batc
         time.perf_counter() - began, _strata(kernel), tuple(trials),
     )  # fmt: skip
     return Tuned(kernel.replaced(sampler), {**mode, **held} if held else mode, report)
+
+
+def _located(kernel: Kernel, position: Params, held: Params) -> tuple[Params, Curvature]:
+    """The mode, which a control variate may bring along, and the curvature there."""
+    target, estimator, seed = kernel.target, kernel.estimator, kernel.seed
+    target.check(position, held)
+    start = estimator.start(target, position, held, seed)  # the mode, or the estimator's own checks
+    mode = start if isinstance(estimator, ControlVariate) else find_mode(target, position, held=held, seed=seed)
+    try:
+        return mode, curvature(target, mode, held, seed=seed)
+    except FloatingPointError:
+        raise FloatingPointError(
+            'the curvature at the mode is not finite, so step_size="auto" has nothing to start from: give a better '
+            "initial position, or a step size"
+        ) from None
 
 
 def _quietest(kernel: Kernel, found: Curvature, mode: Params, held: Params, temperature: float) -> tuple[Kernel, Noise]:
