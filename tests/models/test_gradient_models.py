@@ -59,6 +59,23 @@ def test_settings_are_only_stored(model):
         again.predict(np.zeros((2, 2)))
 
 
+@pytest.mark.parametrize("model", QUICK_MODELS, ids=lambda m: type(m).__name__)
+def test_every_model_survives_a_file(model, tmp_path):
+    x = RNG.normal(size=(60, 2))
+    y = (x[:, 0] > 0).astype(int)
+    fitted = clone(model).fit(x, y)
+    fitted.save(tmp_path / "model.npz")
+    again = type(model).load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(again.predict(x), fitted.predict(x))
+    assert again.get_params() == fitted.get_params()
+    assert again.n_features_in_ == 2
+    with pytest.raises(ValueError, match="X has 3 features"):
+        again.predict(np.zeros((2, 3)))
+    (tmp_path / "model.npz").write_bytes(b"PK nothing")
+    with pytest.raises(ValueError, match="is damaged or not a saved"):
+        type(model).load(tmp_path / "model.npz")
+
+
 # Logistic regression.
 
 
@@ -265,6 +282,7 @@ def test_bad_ratings():
 # Networks.
 
 
+@pytest.mark.slow
 def test_a_network_learns_what_a_line_cannot(tmp_path):
     x = RNG.normal(size=(600, 2)) * [1.0, 50.0] + [0.0, 1000.0]  # scaled inside
     y = np.where(x[:, 0] * (x[:, 1] - 1000) > 0, "same", "other")
@@ -302,6 +320,7 @@ def test_bad_networks():
 # Gaussian mixture.
 
 
+@pytest.mark.slow
 def test_a_mixture_finds_its_components(tmp_path):
     x = np.concatenate([RNG.normal([0, 0], [1, 2], (400, 2)), RNG.normal([8, 0], [0.5, 1], (200, 2))]) * 10
     model = sc.GaussianMixture(2, n_draws=400, random_state=0).fit(x)

@@ -198,13 +198,16 @@ def test_a_run_has_the_posterior_it_promises(make):
     assert trace.tuning.sd_error <= 0.05
 
 
-@pytest.mark.parametrize("sampler", [sc.SGLD("auto"), sc.SGNHT("auto", per_coordinate=True)])
+@pytest.mark.parametrize(
+    "sampler", [sc.SGLD("auto"), pytest.param(sc.SGNHT("auto", per_coordinate=True), marks=pytest.mark.slow)]
+)
 def test_a_temperature_is_kept(sampler):
     warm = type(sampler)(**{**vars(sampler), "temperature": 4.0})
     trace = sc.sample(REGRESSION, warm, jnp.zeros(3), num_samples=4000, burn_in=2000, batch_size=200, chains=4)
     np.testing.assert_allclose(np.sqrt(trace.variance["theta"] / np.diag(COVARIANCE)), 2, rtol=0.1)
 
 
+@pytest.mark.slow
 def test_auto_with_blocks_keeps_what_the_blocks_hold():
     def gibbs(key, params, batch):
         return {"tau": jax.random.gamma(key, 2.0) / (1.0 + jnp.sum(params["w"] ** 2) / 2)}
