@@ -24,15 +24,21 @@ test-all: lint types
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # needs SCIROCCO_DATA, the folder with the data sets
-bench: $(VENV)/.bench
+bench: $(VENV)/.bench results/covertype_reference.npz
 	$(BIN)/python benchmarks/gradient_engine.py --peers
+	$(BIN)/python benchmarks/uncertainty.py
+	$(BIN)/python benchmarks/covertype.py --reference results/covertype_reference.npz
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/simplex_engine.py
 	$(BIN)/python benchmarks/lda.py
 	$(BIN)/python benchmarks/lda_scaling.py
 
-# the last four need SCIROCCO_DATA as well
+# takes long and is made once
+results/covertype_reference.npz: | $(VENV)/.bench
+	$(BIN)/python benchmarks/covertype.py --make-reference 1500 $@
+
+# from lda_stream.py on they need SCIROCCO_DATA as well
 experiments: $(VENV)/.dev
 	$(BIN)/python experiments/double_well.py --output results
 	$(BIN)/python experiments/normal_mean.py --output results
@@ -41,10 +47,20 @@ experiments: $(VENV)/.dev
 	$(BIN)/python experiments/ks_distance.py --output results
 	$(BIN)/python experiments/control_variate_boxplots.py --output results
 	$(BIN)/python experiments/variance_curves.py --output results
+	$(BIN)/python experiments/against_nuts.py --output results
+	$(BIN)/python experiments/gaussian_mixture.py --output results
+	$(BIN)/python experiments/constant_cost.py --output results
 	$(BIN)/python experiments/lda_stream.py --output results
 	$(BIN)/python experiments/lda_control_variate.py --output results
 	$(BIN)/python experiments/lda_thermostat.py --output results
 	$(BIN)/python experiments/lda_growing_data.py --output results
+	$(BIN)/python experiments/logistic_growing_data.py --output results
+	$(BIN)/python experiments/logistic_zero_variance.py --output results
+	$(BIN)/python experiments/six_samplers_logistic.py --output results
+	$(BIN)/python experiments/six_samplers_network.py --output results
+	$(BIN)/python experiments/matrix_factorization_growing_data.py --output results
+	$(BIN)/python experiments/matrix_factorization_zero_variance.py --output results
+	$(BIN)/python experiments/thermostat_learning.py --output results
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -1,10 +1,12 @@
 """Types and shapes of the inner modules are checked at run time, and equal programs are compiled once a session."""
 
 import hashlib
+import importlib
 import os
 import tempfile
 from pathlib import Path
 
+import pytest
 from jaxtyping import install_import_hook
 
 # Set before the workers of pytest-xdist start, so that they share it: most of the time of these tests is compilation.
@@ -19,3 +21,34 @@ os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(tempfile.gettempdir()) / f"sci
 # Not the entry points, whose own words for wrong input are tested.
 CHECKED = ["integrators", "samplers", "estimators", "batches.draws", "run.moments", "tuning"]
 install_import_hook([f"scirocco.{module}" for module in CHECKED], "beartype.beartype")
+
+EXPERIMENTS = Path(__file__).parents[1] / "experiments"
+
+
+@pytest.fixture
+def load(monkeypatch):
+    """Import an experiment by name; they import each other by name, as scripts do."""
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    return importlib.import_module
+
+
+@pytest.fixture
+def play(load, monkeypatch, capsys, tmp_path):
+    """Run an experiment's ``main`` in short mode and check its report: (module, results, claims)."""
+
+    def run(name):
+        module = load(name)
+        found = module.run("short")
+        monkeypatch.setattr(module, "run", lambda mode: found)
+        module.main(["--mode", "short", "--output", str(tmp_path / "pictures")])
+        printed, claims = capsys.readouterr().out, module.check(found)
+        assert module.table(found) in printed
+        for claim, holds, evidence in claims:
+            assert f"[{'holds' if holds else 'FAILS'}] {claim}\n        {evidence}\n" in printed
+        picture = tmp_path / "pictures" / f"{name}.png"
+        assert str(picture) in printed
+        assert picture.read_bytes().startswith(b"\x89PNG")
+        assert picture.stat().st_size > 20_000
+        return module, found, claims
+
+    return run

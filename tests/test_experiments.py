@@ -5,51 +5,14 @@ One test runs one experiment and looks at everything, so that parallel workers n
 
 from __future__ import annotations
 
-import importlib
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from experiments_support import holds
+
 pytest.importorskip("matplotlib", reason="the experiments need scirocco[experiments]")
-FOLDER = Path(__file__).parents[1] / "experiments"
-
-
-@pytest.fixture
-def load(monkeypatch):
-    """Import an experiment by name; they import each other by name, as scripts do."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-    return importlib.import_module
-
-
-@pytest.fixture
-def play(load, monkeypatch, capsys, tmp_path):
-    """Run an experiment's ``main`` in short mode and check its report: (module, results, claims)."""
-
-    def run(name):
-        module = load(name)
-        found = module.run("short")
-        monkeypatch.setattr(module, "run", lambda mode: found)
-        module.main(["--mode", "short", "--output", str(tmp_path / "pictures")])
-        printed, claims = capsys.readouterr().out, module.check(found)
-        assert module.table(found) in printed
-        for claim, holds, evidence in claims:
-            assert f"[{'holds' if holds else 'FAILS'}] {claim}\n        {evidence}\n" in printed
-        picture = tmp_path / "pictures" / f"{name}.png"
-        assert str(picture) in printed
-        assert picture.read_bytes().startswith(b"\x89PNG")
-        assert picture.stat().st_size > 20_000
-        return module, found, claims
-
-    return run
-
-
-def holds(claims, words):
-    """Whether the one claim that starts with ``words`` holds."""
-    (claim,) = (claim for claim in claims if claim.claim.startswith(words))
-    return claim.holds
 
 
 def test_the_thermostat_finds_the_noise_of_the_double_well_and_fixed_friction_does_not(play):

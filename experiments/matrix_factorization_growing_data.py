@@ -1,0 +1,515 @@
+"""Control variates for matrix factorisation as users are added: Figures 3.5.3 and A.3.2 of Baker's thesis (2019).
+
+SGLD, SGLD-CV and SAGA on the Bayesian matrix factorisation of MovieLens-100k, 20 factors, tau = 3 and precisions from
+Gamma(1, 300), on minibatches of 5,000 ratings of 100, 500 and all 943 users. SGLD-CV begins with stochastic gradient
+descent (SGD), makes its centre where that ends, and goes on from there. The measure is the log predictive density of
+held-out ratings at the current draw, every 10 iterations. The source claims that SGLD-CV is better and varies less,
+that SAGA converges slowly even in comparison to SGLD, above all with many ratings, and that the burn-in of SGLD becomes
+more competitive with SGD as users are added. Figure A.3.2 has the step sizes h (1 + k/1000)^-0.33, by its caption for
+SGLD alone; here SAGA has them too.
+
+Step sizes are those of Table A.3.3, each divided by sqrt(S), where S is the running mean of the squared gradient of a
+parameter (the printed recursion for S_k lacks a term S_{k-1}). The source's SGLD is (3.2.3), so that they are twice
+those of ``sc.SGLD``; its SGD is (3.3.2), where they are the same. The step sizes of SGLD-CV are a thousandth of those
+of SGLD and less. So SGLD-CV also runs with the step sizes of SGLD ('larger steps'), and how far the predictions of a
+chain roam is measured: the standard deviation in time of a held-out prediction, root mean square over the ratings.
+
+The source's published programs (github.com/jackcbaker/control-variates-sgld) say what the text leaves open: the first
+100 and 500 users, minibatches with replacement, 5,000 iterations of SGD and 20,000 of the samplers, 5 seeds. They also
+differ from the text, so that its pictures can hardly be had from the text alone. They give the rate of the Gamma law of
+a precision as a scale, use the prior for the last factor only, have a misplaced bracket in the prediction, measure the
+root mean square error, and SAGA starts from the sum over one minibatch in place of all ratings. None of that is
+repeated here.
+
+What is compared is the computation, in gradients of single ratings, n for an iteration of SGD, SGLD and SAGA, 2n for
+one of SGLD-CV, N for the centre and for the start of SAGA. All methods have the same, that of 3,000 iterations of SGLD;
+750 of them are SGD for SGLD-CV. There are 3 seeds. 'The second half' is that of the computation. A fifth of the ratings
+is held out by chance. Ratings have their mean taken off, factors start at small random values, and the precisions are
+drawn at every iteration. The table of SAGA holds for each rating only what is not zero, 2D + 1 numbers: the gradient of
+one rating touches one user and one item. A chain that leaves the finite numbers has minus infinity. Full mode reads
+``ml100k.npz`` in the folder named by SCIROCCO_DATA. Short mode draws ratings from the model.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import common
+import jax
+import jax.numpy as jnp
+import numpy as np
+from common import COLOURS, INK, Claim
+from jax.flatten_util import ravel_pytree
+
+import scirocco as sc
+from scirocco.batches import WithReplacement
+from scirocco.blocks import split
+
+TAU = 3.0
+THIN = 10  # iterations from one evaluation to the next
+NEAR, ROLL = 0.02, 10  # arrived: the mean of 10 evaluations lies within 0.02 of the level of SGLD
+FALLING = sc.Decreasing(1.0, tau=1000.0, kappa=0.33)
+MODES: dict[str, Any] = {  # sizes: users, and the step sizes of Table A.3.3; one size is what compiles in short time
+    "short": {"factors": 3, "batch": 200, "seeds": 2, "iterations": 400,
+              "sizes": {40: {"SGLD": 5e-3, "SGLD-CV": 1e-6, "SGD": 2e-2, "SAGA": 1e-2}}},
+    "full": {"factors": 20, "batch": 5000, "seeds": 3, "iterations": 3000,
+             "sizes": {100: {"SGLD": 1e-3, "SGLD-CV": 5e-7, "SGD": 1e-2, "SAGA": 5e-3},
+                       500: {"SGLD": 5e-3, "SGLD-CV": 1e-6, "SGD": 1e-2, "SAGA": 1e-2},
+                       943: {"SGLD": 5e-3, "SGLD-CV": 1e-6, "SGD": 1e-2, "SAGA": 1e-2}}},
+}  # fmt: skip
+LARGER, FALLS = "SGLD-CV, larger steps", ("SGLD, falling", "SAGA, falling")
+METHODS = ("SGLD", "SGLD-CV", LARGER, "SAGA", *FALLS)
+COLOUR = dict(zip(METHODS, (COLOURS[1], COLOURS[0], COLOURS[3], COLOURS[2], COLOURS[1], COLOURS[2]), strict=True))
+
+
+class Curve(NamedTuple):
+    """Log predictive density (seed, mark) after so many gradients of single ratings; how far predictions roam."""
+
+    gradients: np.ndarray
+    predictive: np.ndarray
+    roam: np.ndarray  # seed by seed
+
+
+class Results(NamedTuple):
+    """A curve for each number of users and method; what the mean rating alone predicts, and gradients of a chain."""
+
+    curves: dict[tuple[int, str], Curve]
+    naive: dict[int, float]
+    ratings: dict[int, int]
+    budget: int
+
+    @property
+    def sizes(self) -> list[int]:
+        """Users, from the fewest."""
+        return sorted(self.naive)
+
+    def half(self, size: int, method: str) -> np.ndarray:
+        """The second half of the computation, (seed, mark)."""
+        curve = self.curves[size, method]
+        return curve.predictive[:, curve.gradients > self.budget / 2]
+
+    def level(self, size: int, method: str) -> np.ndarray:
+        """Its mean, seed by seed."""
+        return self.half(size, method).mean(axis=1)
+
+    def spread(self, size: int, method: str) -> np.ndarray:
+        """Its standard deviation in time, seed by seed; a diverged chain has none."""
+        half = self.half(size, method)
+        return np.array([h.std() if np.isfinite(h).all() else np.inf for h in half])
+
+    def arrival(self, size: int, method: str) -> float:
+        """Gradients until a seed first comes near the level of SGLD, mean of the seeds; infinite if one never does."""
+        curve, level = self.curves[size, method], self.level(size, "SGLD").mean()
+        rolling = np.lib.stride_tricks.sliding_window_view(curve.predictive, ROLL, axis=1).mean(axis=-1)
+        near = rolling > level - NEAR
+        first = np.where(near.any(axis=1), curve.gradients[np.argmax(near, axis=1) + ROLL - 1], np.inf)
+        return float(first.mean())
+
+
+# The data and the model.
+
+
+class Ratings(NamedTuple):
+    """Pairs (user, item) with their ratings, to learn from and to be predicted; how many users and items."""
+
+    train: tuple[np.ndarray, np.ndarray]
+    held_out: tuple[np.ndarray, np.ndarray]
+    users: int
+    items: int
+
+    def first(self, users: int) -> Ratings:
+        """Only the first users; all items."""
+
+        def some(part: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+            kept = part[0][:, 0] < users
+            return part[0][kept], part[1][kept]
+
+        return self._replace(train=some(self.train), held_out=some(self.held_out), users=users)
+
+    def model(self, factors: int) -> sc.MatrixFactorization:
+        """The library's model with the source's tau and Gamma law."""
+        model = sc.MatrixFactorization(factors, noise_precision=TAU, precision_shape=1.0, precision_rate=300.0)
+        model.n_users_, model.n_items_ = self.users, self.items
+        model.mean_ = float(self.train[1].mean(dtype=np.float64))
+        return model
+
+
+def ratings(mode: str) -> Ratings:
+    """MovieLens-100k, or ratings drawn from the model; a fifth held out by chance."""
+    rng = np.random.default_rng(0)
+    if mode == "short":
+        users, items, count = 40, 60, 3000
+        pairs = np.stack([rng.integers(users, size=count), rng.integers(items, size=count)], axis=1)
+        p, q = rng.normal(size=(users, 2)), rng.normal(size=(items, 2))
+        given = 3 + 0.7 * np.sum(p[pairs[:, 0]] * q[pairs[:, 1]], axis=1) + rng.normal(0, 0.6, count)
+    else:
+        path = Path(os.environ.get("SCIROCCO_DATA", "")) / "ml100k.npz"
+        if "SCIROCCO_DATA" not in os.environ or not path.is_file():
+            sys.exit("full mode needs real data: set SCIROCCO_DATA to the folder that holds ml100k.npz")
+        with np.load(path) as stored:
+            pairs, given = np.stack([stored["user"], stored["item"]], axis=1), stored["rating"]
+        users, items = (int(n) for n in pairs.max(axis=0) + 1)
+    order = rng.permutation(len(given))
+    border = 4 * len(given) // 5
+    (train, held_out), (known, asked) = (
+        np.split(a[order], [border]) for a in (pairs.astype(np.int32), given.astype(np.float32))
+    )
+    return Ratings((train, known), (held_out, asked), users, items)
+
+
+def predictions(params: Any, pairs: Any) -> Any:
+    """Ratings of pairs, the mean taken off."""
+    user, item = pairs[:, 0], pairs[:, 1]
+    products = jnp.sum(params["user_factors"][user] * params["item_factors"][item], axis=1)
+    return products + params["user_biases"][user] + params["item_biases"][item]
+
+
+def log_predictive(predicted: Any, ratings: Any) -> Any:
+    """The mean log density of ratings at one draw."""
+    return jnp.log(TAU / (2 * jnp.pi)) / 2 - TAU / 2 * jnp.mean((ratings - predicted) ** 2)
+
+
+# Chains.
+
+
+class Settings(NamedTuple):
+    """The step size of ``sc.SGLD`` before it is scaled, whether it falls, and the temperature, 0 for SGD."""
+
+    step_size: Any
+    falls: Any = False
+    temperature: Any = 1.0
+
+
+class State(NamedTuple):
+    """A state of SGLD with the mean squared gradient of each parameter, and its settings."""
+
+    position: Any
+    step: Any
+    square: Any
+    settings: Settings
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """SGLD with step sizes h/sqrt(S); settings are part of the state, so that one compiled program serves them all."""
+
+    step_size: ClassVar[None] = None  # every sampler has these two
+    temperature: ClassVar[None] = None
+
+    def init(self, key: Any, position: Any) -> State:
+        """Start at ``position``; settings are still to come."""
+        return State(position, jnp.int32(0), jax.tree.map(lambda _: jnp.zeros(()), position), Settings(0.0))
+
+    def step(self, key: Any, state: State, gradient: Any) -> tuple[State, Any]:
+        """The step of ``sc.SGLD`` with the source's scaling."""
+        h, falls, temperature = state.settings
+        h = h * jnp.where(falls, FALLING(state.step), 1.0)
+        g = gradient(state.position)
+        square = jax.tree.map(lambda s, g: s + (jnp.mean(g**2) - s) / (state.step + 1.0), state.square, g)
+        steps = jax.tree.map(lambda s: h / jnp.sqrt(s), square)
+        flat, unravel = ravel_pytree(state.position)
+        noise = unravel(jax.random.normal(key, flat.shape))  # one draw for all compiles faster than one for each
+        position = jax.tree.map(
+            lambda x, g, h, z: x - h * g + jnp.sqrt(2 * h * temperature) * z, state.position, g, steps, noise
+        )
+        return State(position, state.step + 1, square, state.settings), None
+
+
+class Rows(NamedTuple):
+    """Gradients of single ratings: (row, D) for its user and its item, (row,) for both biases."""
+
+    user: Any
+    item: Any
+    bias: Any
+
+
+class Table(NamedTuple):
+    """The last gradient of each rating, their sum, and a scratch vector that finds rows drawn twice."""
+
+    rows: Rows
+    total: Any
+    last: Any
+
+
+@dataclass(frozen=True)
+class SparseSAGA:
+    """SAGA as in ``sc.SAGA``, with a table of what is not zero in the gradient of a rating."""
+
+    independent_draws: ClassVar[bool] = True
+    tau: float = TAU
+
+    def start(self, target: Any, position: Any, held: Any, seed: int) -> Any:
+        """The given position."""
+        return position
+
+    def blank(self, target: Any, position: Any, held: Any) -> Table:
+        """Zeros."""
+        n, d = target.size, position["user_factors"].shape[1]
+        rows = Rows(jnp.zeros((n, d)), jnp.zeros((n, d)), jnp.zeros(n))
+        return Table(rows, jax.tree.map(jnp.zeros_like, position), jnp.zeros(n, jnp.int32))
+
+    def init(self, target: Any, position: Any, held: Any) -> Table:
+        """All gradients at the start."""
+        rows, total = EVERYTHING(self, position, target.data)
+        return Table(rows, total, jnp.zeros(target.size, jnp.int32))
+
+    def everything(self, position: Any, data: Any) -> tuple[Rows, Any]:
+        """The gradients of all ratings and their sum."""
+        rows = self.rows(position, data)
+        return rows, self.total(position, rows, data[0])
+
+    def rows(self, position: Any, data: Any) -> Rows:
+        """The gradients of minus the log likelihood of ratings, one by one."""
+        pairs, rating = data
+        error = self.tau * (predictions(position, pairs) - rating)
+        return Rows(error[:, None] * position["item_factors"][pairs[:, 1]],
+                    error[:, None] * position["user_factors"][pairs[:, 0]], error)  # fmt: skip
+
+    def total(self, like: Any, rows: Rows, pairs: Any) -> Any:
+        """Their sum, in the shape of the parameters."""
+        user, item = pairs[:, 0], pairs[:, 1]
+        zero = jax.tree.map(jnp.zeros_like, like)
+        return {
+            "user_factors": zero["user_factors"].at[user].add(rows.user),
+            "item_factors": zero["item_factors"].at[item].add(rows.item),
+            "user_biases": zero["user_biases"].at[user].add(rows.bias),
+            "item_biases": zero["item_biases"].at[item].add(rows.bias),
+        }
+
+    def estimate(self, target: Any, state: Table, position: Any, held: Any, batch: Any) -> tuple[Any, Table]:
+        """The gradient, and the table with the new rows; a row drawn twice enters the sum once."""
+        at, pairs = batch.indices, batch.data[0]
+        slots = jnp.arange(at.shape[0], dtype=jnp.int32)
+        last = state.last.at[at].set(slots)
+        once = last[at] == slots
+        new = self.rows(position, batch.data)
+        change = jax.tree.map(lambda a, b: a - b[at], new, state.rows)
+        first = jax.tree.map(lambda c: jnp.where(once.reshape(-1, *(1,) * (c.ndim - 1)), c, 0.0), change)
+        noisy, fresh = (self.total(position, rows, pairs) for rows in (change, first))
+        gradient = jax.tree.map(
+            lambda p, t, c: p + t + batch.weights * c, target.prior_gradient(position, held), state.total, noisy
+        )
+        rows = jax.tree.map(lambda a, b: a.at[at].set(b), state.rows, new)
+        return gradient, Table(rows, jax.tree.map(jnp.add, state.total, fresh), last)
+
+
+EVERYTHING = jax.jit(SparseSAGA.everything, static_argnums=0)
+
+
+class Program:
+    """Chains of an estimator on a data set, compiled for one stretch of ``THIN`` iterations.
+
+    Precisions are drawn between two stretches, as in the source's programs, and so not by the kernel.
+    """
+
+    def __init__(self, found: Ratings, factors: int, estimator: Any, batch: int) -> None:
+        model = found.model(factors)
+        self.kernel = sc.kernel(
+            model.target(*found.train), Scaled(), batch_size=batch, estimator=estimator, batching=WithReplacement()
+        )
+        self.block = model.precision_block()
+        self._advance = jax.jit(self._stretch, donate_argnums=1)
+
+    def start(self, seed: int, params: Any, settings: Settings) -> Any:
+        """The state of a chain that starts at ``params``."""
+        kernel = self.kernel
+        position, held = split(params, [self.block])
+        state = kernel.state(jax.random.key(seed), position, held, kernel.estimator.init(kernel.target, position, held))
+        typed = Settings(*(jnp.asarray(v, t) for v, t in zip(settings, ("float32", bool, "float32"), strict=True)))
+        return jax.tree.map(jnp.array, state._replace(sampler=state.sampler._replace(settings=typed)))
+
+    def advance(self, key: Any, state: Any) -> Any:
+        """The state after a stretch."""
+        return self._advance(key, state, self.kernel.data_at(0))
+
+    def _stretch(self, key: Any, state: Any, data: Any) -> Any:
+        def once(_: Any, state: Any) -> Any:
+            return self.kernel.transition(jax.random.fold_in(key, state.step), state, data)[0]
+
+        return jax.lax.fori_loop(0, THIN, once, state)
+
+
+class Chains:
+    """Runs chains on a data set: what all estimators share."""
+
+    def __init__(self, found: Ratings, factors: int) -> None:
+        model = found.model(factors)
+        self.held_out = found.held_out[0], found.held_out[1] - np.float32(model.mean_)
+        block = model.precision_block()
+        self.precisions = jax.jit(lambda key, params: block.update(key, params, None))
+
+        @jax.jit
+        def evaluate(params: Any, held_out: Any) -> tuple[Any, Any]:
+            predicted = predictions(params, held_out[0])
+            return predicted, log_predictive(predicted, held_out[1])
+
+        self.evaluate = evaluate
+
+    def advance(self, program: Program, key: Any, state: Any) -> Any:
+        """The state after a stretch, with new precisions."""
+        state = program.advance(key, state)
+        return state._replace(held=self.precisions(jax.random.fold_in(key, 10**9 + state.step), state.position))
+
+    def run(self, program: Program, seed: int, params: Any, settings: Settings, marks: int) -> Any:
+        """From ``params`` on: the last parameters, log predictive densities, and how far predictions roam."""
+        state, key = program.start(seed, params, settings), jax.random.key(1000 + seed)
+        found, late = np.empty(marks), marks // 2
+        total, square = np.zeros(len(self.held_out[1])), np.zeros(len(self.held_out[1]))
+        for mark in range(marks):
+            state = self.advance(program, key, state)
+            predicted, found[mark] = self.evaluate(state.position, self.held_out)
+            if mark >= late:
+                total += np.asarray(predicted)
+                square += np.asarray(predicted, np.float64) ** 2
+        variance = square / (marks - late) - (total / (marks - late)) ** 2
+        return state.position, np.where(np.isfinite(found), found, -np.inf), float(np.sqrt(np.mean(variance)))
+
+
+# The experiment.
+
+
+def follow(
+    found: Ratings, steps: dict[str, float], *, factors: int, batch: int, seeds: int, iterations: int
+) -> dict[str, Curve]:
+    """The curve of each method on one data set."""
+    marks, pass_marks = iterations // THIN, len(found.train[1]) / batch / THIN
+    model = found.model(factors)
+    plain, controlled, remembered = (
+        Program(found, factors, estimator, batch) for estimator in (sc.Plain(), sc.ControlVariate(), SparseSAGA())
+    )
+    chains, starts = Chains(found, factors), [model.initial(jax.random.key(seed)) for seed in range(seeds)]
+    left = round(marks - pass_marks)  # what the start of SAGA leaves
+    plans = {
+        "SGLD": (plain, Settings(steps["SGLD"] / 2), marks), "SAGA": (remembered, Settings(steps["SAGA"] / 2), left),
+        FALLS[0]: (plain, Settings(steps["SGLD"] / 2, True), marks),
+        FALLS[1]: (remembered, Settings(steps["SAGA"] / 2, True), left),
+    }  # fmt: skip
+    curves = {}
+    for method, (program, settings, count) in plans.items():
+        made = [chains.run(program, seed, starts[seed], settings, count) for seed in range(seeds)]
+        before = pass_marks if program is remembered else 0
+        curves[method] = curve([made], [(before, 1)], batch)
+    descent = marks // 4
+    searched = [chains.run(plain, seed, starts[seed], Settings(steps["SGD"], temperature=0.0), descent)
+                for seed in range(seeds)]  # fmt: skip
+    for method, name in (("SGLD-CV", "SGLD-CV"), (LARGER, "SGLD")):
+        made = [chains.run(controlled, seeds + seed, searched[seed][0], Settings(steps[name] / 2),
+                               round((marks - descent - pass_marks) / 2)) for seed in range(seeds)]  # fmt: skip
+        curves[method] = curve([searched, made], [(0, 1), (pass_marks, 2)], batch)
+    return {method: curves[method] for method in METHODS}
+
+
+def curve(parts: list[list[Any]], costs: list[tuple[float, int]], batch: int) -> Curve:
+    """From the runs (by part and seed) and what each part costs: minibatches before it, and for an iteration."""
+    gradients, spent = [], 0.0
+    for part, (before, each) in zip(parts, costs, strict=True):
+        gradients.append(spent + before + each * np.arange(1, len(part[0][1]) + 1))
+        spent = gradients[-1][-1]
+    predictive = np.concatenate([[values for _, values, _ in part] for part in parts], axis=1)
+    return Curve(np.concatenate(gradients) * THIN * batch, predictive, np.array([roam for *_, roam in parts[-1]]))
+
+
+def run(mode: str) -> Results:
+    """Each method on each number of users from each seed."""
+    settings = {**MODES[mode]}
+    sizes, every = settings.pop("sizes"), ratings(mode)
+    curves, naive, counts = {}, {}, {}
+    for users, steps in sizes.items():
+        found = every.first(users)
+        model = found.model(settings["factors"])
+        naive[users] = float(log_predictive(model.mean_, found.held_out[1]))
+        counts[users] = len(found.train[1])
+        curves |= {(users, method): made for method, made in follow(found, steps, **settings).items()}
+    return Results(curves, naive, counts, settings["batch"] * settings["iterations"])
+
+
+def table(results: Results) -> str:
+    """Each curve in the second half of the computation, its arrival, and how far its predictions roam."""
+    rows = [(f"{users} users, {method}", common.spread(results.level(users, method), 4),
+             common.spread(1000 * results.spread(users, method), 2), f"{results.arrival(users, method):.2e}",
+             common.spread(made.roam, 3), f"{made.gradients[-1] / results.ratings[users]:.0f}")
+            for (users, method), made in results.curves.items()]  # fmt: skip
+    header = ("users, method", "log predictive, each seed", "1000 sd in time", "gradients to arrive", "roam", "passes")
+    naive = ", ".join(f"{users}: {value:.4f}" for users, value in results.naive.items())
+    return f"{common.columns(header, rows)}\nthe mean rating alone: {naive}"
+
+
+def check(results: Results) -> list[Claim]:
+    """The source's claims; the criteria were set before the first full run."""
+    sizes = results.sizes
+
+    def above(a: str, b: str, text: str) -> Claim:
+        pairs = {size: (results.level(size, a), results.level(size, b)) for size in sizes}
+        return Claim(f"{text} (mean of the second half, every seed above every seed, at every size)",
+                     all(bool(x.min() > y.max()) for x, y in pairs.values()),
+                     "; ".join(f"{size}: {common.spread(x, 4)} against {common.spread(y, 4)}"
+                               for size, (x, y) in pairs.items()))  # fmt: skip
+
+    def calmer(a: str, b: str, text: str) -> Claim:
+        pairs = {size: (1000 * results.spread(size, a), 1000 * results.spread(size, b)) for size in sizes}
+        return Claim(f"{text} (sd in time of the second half, every seed below every seed, at every size)",
+                     all(bool(x.max() < y.min()) for x, y in pairs.values()),
+                     "1000 sd: " + "; ".join(f"{size}: {common.spread(x, 2)} against {common.spread(y, 2)}"
+                                             for size, (x, y) in pairs.items()))  # fmt: skip
+
+    def later(a: str, b: str) -> list[float]:
+        return [results.arrival(size, a) / results.arrival(size, b) for size in sizes]
+
+    def arrivals(*methods: str) -> str:
+        return "; ".join(f"{m} " + "/".join(f"{results.arrival(size, m):.2e}" for size in sizes) for m in methods)
+
+    slow, fast = later("SAGA", "SGLD"), later("SGLD", "SGLD-CV")
+    roam = [results.curves[size, "SGLD-CV"].roam.max() / results.curves[size, "SGLD"].roam.min() for size in sizes]
+    return [
+        above("SGLD-CV", "SGLD", "SGLD-CV has the better log predictive density"),
+        calmer("SGLD-CV", "SGLD", "SGLD-CV varies less"),
+        Claim(f"SAGA converges slowly even in comparison to SGLD (within {NEAR:g} of the level of SGLD after more "
+              "gradients, at every size)", all(r > 1 for r in slow), arrivals("SAGA", "SGLD")),
+        Claim("and above all with many ratings (the ratio of their gradients grows with the users)",
+              bool(len(slow) > 1 and np.all(np.diff(slow) > 0)), common.spread(slow, 2)),
+        Claim("the burn-in of SGLD becomes more competitive with SGD (the ratio of the gradients until SGLD and "
+              "SGLD-CV arrive falls with the users)", bool(len(fast) > 1 and np.all(np.diff(fast) < 0)),
+              common.spread(fast, 2) + "; " + arrivals("SGLD", "SGLD-CV")),
+        above("SGLD-CV", FALLS[0], "falling steps for SGLD: SGLD-CV has the better log predictive density"),
+        calmer("SGLD-CV", FALLS[0], "falling steps for SGLD: SGLD-CV varies less"),
+        Claim("falling steps for both: SAGA converges slowly even in comparison to SGLD (as above)",
+              all(r > 1 for r in later(FALLS[1], FALLS[0])), arrivals(FALLS[1], FALLS[0])),
+        Claim("beyond the source: SGLD-CV hardly leaves its centre (its predictions roam less than a tenth as far as "
+              "those of SGLD, at every size)", all(r < 0.1 for r in roam), f"ratios {common.spread(roam, 4)}"),
+        above(LARGER, "SGLD", "beyond the source: with the step sizes of SGLD, SGLD-CV has the better log predictive"),
+        calmer(LARGER, "SGLD", "beyond the source: with the step sizes of SGLD, SGLD-CV varies less"),
+    ]  # fmt: skip
+
+
+def draw(results: Results, path: Path) -> None:
+    """A column for each number of users: fixed steps (Figure 3.5.3) above falling ones (Figure A.3.2)."""
+    figure = common.picture(4.8 * len(results.sizes), 8)
+    panels = figure.subplots(2, len(results.sizes), squeeze=False)
+    for column, users in zip(panels.T, results.sizes, strict=True):
+        shown = ("SGLD", "SGLD-CV", LARGER, "SAGA"), (FALLS[0], "SGLD-CV", FALLS[1])
+        levels = [results.level(users, m).mean() for m in ("SGLD", "SGLD-CV")]
+        for axes, methods, title in zip(column, shown, ("fixed steps", "falling steps"), strict=True):
+            for method in methods:
+                made = results.curves[users, method]
+                for number, values in enumerate(made.predictive):
+                    axes.plot(made.gradients / results.ratings[users], values, color=COLOUR[method], linewidth=0.8,
+                              alpha=0.8, label=method if number == 0 else None)  # fmt: skip
+            axes.axhline(results.naive[users], color=INK, linestyle=":", linewidth=1, label="the mean rating alone")
+            axes.set_ylim(min(results.naive[users], *levels) - 0.15, max(*levels) + 0.1)
+            common.tidy(axes, f"{users} users, {title}", "passes over the data (gradients / N)",
+                        "log predictive density", legend="lower right")  # fmt: skip
+    figure.savefig(path)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run from the command line."""
+    common.play(__doc__, "matrix_factorization_growing_data", run, table, check, draw, argv)
+
+
+if __name__ == "__main__":
+    main()
