@@ -40,6 +40,7 @@ from scirocco.types import Array, Data, Key, Params
 
 MARGIN = 9.0  # curvature elsewhere over that at the mode: sds a third as large
 AIM = 0.6  # of the limit: the prediction has errors of its own, and a run has Monte Carlo error
+DOUBT = 2.0  # times the departure from a Gaussian: by so much less is aimed at
 STIFF = 0.5  # error of the sd that is allowed along the stiffest directions that no scaling has met
 DRAWS, REPEATS = 16, 16  # points at which noise is measured, and minibatches at each
 QUANTILES = 101  # of the noise; the law need not be solved for every one of 10^5 coordinates
@@ -109,7 +110,7 @@ def tune_kernel(make: Make, rows: int, initial: Params, *, free: bool, free_batc
     # A sampler that has no law here may depend on where it is, as a Recipe does, and is left in its own coordinates.
     scale = found.scale if hasattr(sampler, "injected_noise") else None
     if known:
-        step_size, why = _step_size(sampler, noise.values, found, temperature, kernel.epoch, wishes)
+        step_size, why = _step_size(sampler, noise, found, temperature, kernel.epoch, wishes)
     else:
         step_size = FIRST / found.largest if scale else FIRST * float(np.min(found.scale.diagonal)) ** 2 / found.top
         why = "the sampler does not know its own law: a search decided"
@@ -233,12 +234,16 @@ def measure(
 
 
 def _step_size(
-    sampler: Any, noise: np.ndarray, found: Curvature, temperature: float, epoch: float, wishes: Auto
+    sampler: Any, noise: Noise, found: Curvature, temperature: float, epoch: float, wishes: Auto
 ) -> tuple[float, str]:
     """The largest h within the limit, by halving on a log scale, and what it was that set it."""
-    if not np.all(np.isfinite(noise)):
+    values = noise.values
+    if not np.all(np.isfinite(values)):
         return FIRST / found.largest, "gradient noise is not finite around the mode"
-    values = np.quantile(noise, np.linspace(0, 1, QUANTILES)) if noise.size > QUANTILES else noise
+    if values.size > QUANTILES:
+        values = np.quantile(values, np.linspace(0, 1, QUANTILES))
+    # The law is that of a Gaussian: the farther the posterior is from one, the less its prediction is relied on.
+    aim = AIM * wishes.sd_error / (1 + DOUBT * noise.departure)
 
     def stable(h: float) -> bool:
         candidate = replace(sampler, step_size=h)
@@ -247,7 +252,7 @@ def _step_size(
 
     def accurate(h: float) -> bool:
         candidate = replace(sampler, step_size=h)
-        good = _predicted(candidate, values, 1.0, temperature, epoch) <= AIM * wishes.sd_error
+        good = _predicted(candidate, values, 1.0, temperature, epoch) <= aim
         if found.largest > 1:
             stiff = _predicted(candidate, values * found.largest, found.largest, temperature, epoch)
             good = good and stiff <= STIFF
