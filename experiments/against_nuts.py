@@ -13,7 +13,8 @@ epsilon/2 times the gradient: h = epsilon/2 here, and a learning rate of epsilon
 Beyond the source: on this model all examples have the same curvature, so control variates make the gradient exact, and
 SGLD-CV is the autoregression x <- (1 - c) x + sqrt(2 c) xi in posterior sds, with c = h (N + 1/10). The epsilon of the
 source falls more slowly than 1/N: c grows from 0.015 to 0.25, and chains of 1,000 steps mix the better, the larger N
-is. 'h = 0.15/N' has the same c at every N, the centre that the library finds, and minibatches of 100.
+is. 'h = 0.15/N' has the same c at every N, the centre that the library finds, and minibatches of 100. Its seeds
+draw the same noise at every N, so that it must come out alike up to rounding.
 
 What differs: BlackJAX's NUTS in double precision in place of Stan, with its window adaptation. Time is that of the
 processor, compilation included, so that other work on the machine does not count; NUTS is compiled once for each N and

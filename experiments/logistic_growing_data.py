@@ -53,7 +53,7 @@ from scirocco.batches import WithReplacement
 THIN = 10  # iterations from one evaluation to the next
 NEAR, ROLL = 0.01, 10  # converged: the mean of 10 evaluations lies within 0.01 of the reference
 FALLING = sc.Decreasing(1.0, tau=1000.0, kappa=0.33)
-MODES: dict[str, Any] = {  # sizes: rows, and the step sizes of Table A.3.2; one size is what compiles in short time
+MODES: dict[str, Any] = {  # sizes: rows, and the step sizes of Table A.3.2; in short mode one, as each is compiled anew
     "short": {"batch": 50, "held_out": 2000, "seeds": 2, "descent": 100, "iterations": 1000,
               "sizes": {6000: {"SGLD": 4e-4, "SGLD-CV": 4e-4, "SGD": 4e-4, "SAGA": 4e-4}}},
     "full": {"batch": 500, "held_out": 10_000, "seeds": 5, "descent": 1000, "iterations": 20_000,
@@ -125,8 +125,7 @@ class Results(NamedTuple):
     def arrival(self, size: int, method: str, schedule: str = "fixed") -> float:
         """The gradients of single rows until a seed has converged, the mean of the seeds; infinite if one never has."""
         curve = self.curves[size, method, schedule]
-        total = np.cumsum(np.pad(curve.predictive, ((0, 0), (1, 0))), axis=1, dtype=np.float64)
-        rolling = (total[:, ROLL:] - total[:, :-ROLL]) / ROLL
+        rolling = np.lib.stride_tricks.sliding_window_view(curve.predictive, ROLL, axis=1).mean(axis=-1)
         near = np.abs(rolling - self.mode[size]) < NEAR
         first = np.where(near.any(axis=1), curve.gradients[np.argmax(near, axis=1) + ROLL - 1], np.inf)
         return float(first.mean())
@@ -196,7 +195,7 @@ def best(found: Rows) -> np.ndarray:
 
     bounds = [(0, None)] * both.shape[1]
     reached = minimize(potential, np.zeros(len(bounds)), jac=True, method="L-BFGS-B", bounds=bounds,
-                    options={"maxiter": 1000, "maxfun": 1500, "ftol": 1e-9})  # fmt: skip
+                       options={"maxiter": 1000, "maxfun": 1500, "ftol": 1e-9})  # fmt: skip
     return both @ reached.x
 
 
@@ -263,7 +262,7 @@ class Program:
     ) -> Made:
         """Every ``thin``-th position of a chain that starts at ``position``."""
         prepared, before = self.prepare(position) if prepared is None else (prepared, 0.0)
-        state = self.kernel.state(jax.random.key(seed), jnp.asarray(position), None, prepared)
+        state = self.kernel.state(jax.random.key(0), jnp.asarray(position), None, prepared)  # nothing is drawn here
         typed = Settings(*(jnp.asarray(v, t) for v, t in zip(settings, ("float32", bool, "float32"), strict=True)))
         state = state._replace(sampler=state.sampler._replace(settings=typed))
         arguments = jax.random.key(seed), state, self.kernel.data_at(0), jnp.int32(marks or self.marks)

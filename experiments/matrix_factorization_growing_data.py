@@ -28,6 +28,11 @@ is held out by chance. Ratings have their mean taken off, factors start at small
 drawn at every iteration. The table of SAGA holds for each rating only what is not zero, 2D + 1 numbers: the gradient of
 one rating touches one user and one item. A chain that leaves the finite numbers has minus infinity. Full mode reads
 ``ml100k.npz`` in the folder named by SCIROCCO_DATA. Short mode draws ratings from the model.
+
+What came out: the log predictive density of single draws is highest early in a run and falls as a chain spreads out,
+for 100 users below that of the mean rating. SGLD is still falling at the end, so that its level is no stationary one.
+SGLD-CV with the printed steps stays where SGD was stopped, and its better score is the score of that point; with the
+step sizes of SGLD it falls as well. That SAGA would converge slowly is not to be seen: it is the first to level off.
 """
 
 from __future__ import annotations
@@ -52,7 +57,7 @@ from scirocco.blocks import split
 
 TAU = 3.0
 THIN = 10  # iterations from one evaluation to the next
-NEAR, ROLL = 0.02, 10  # arrived: the mean of 10 evaluations lies within 0.02 of the level of SGLD
+FAR, ROLL = 3, 10  # arrived: the mean of 10 evaluations stays within 3 sd in time of the level of the second half
 FALLING = sc.Decreasing(1.0, tau=1000.0, kappa=0.33)
 MODES: dict[str, Any] = {  # sizes: users, and the step sizes of Table A.3.3; one size is what compiles in short time
     "short": {"factors": 3, "batch": 200, "seeds": 2, "iterations": 400,
@@ -103,12 +108,16 @@ class Results(NamedTuple):
         return np.array([h.std() if np.isfinite(h).all() else np.inf for h in half])
 
     def arrival(self, size: int, method: str) -> float:
-        """Gradients until a seed first comes near the level of SGLD, mean of the seeds; infinite if one never does."""
-        curve, level = self.curves[size, method], self.level(size, "SGLD").mean()
-        rolling = np.lib.stride_tricks.sliding_window_view(curve.predictive, ROLL, axis=1).mean(axis=-1)
-        near = rolling > level - NEAR
-        first = np.where(near.any(axis=1), curve.gradients[np.argmax(near, axis=1) + ROLL - 1], np.inf)
-        return float(first.mean())
+        """Gradients after which a seed stays where it ends, the mean of the seeds; infinite if one never does."""
+        curve, found = self.curves[size, method], []
+        for values, level, sd in zip(
+            curve.predictive, self.level(size, method), self.spread(size, method), strict=True
+        ):
+            rolling = np.lib.stride_tricks.sliding_window_view(values, ROLL).mean(axis=-1)
+            away = np.flatnonzero(~(np.abs(rolling - level) <= FAR * sd))
+            last = away[-1] + 1 if away.size else 0
+            found.append(curve.gradients[last + ROLL - 1] if last < rolling.size else np.inf)
+        return float(np.mean(found))
 
 
 # The data and the model.
@@ -440,7 +449,14 @@ def table(results: Results) -> str:
 
 
 def check(results: Results) -> list[Claim]:
-    """The source's claims; the criteria were set before the first full run."""
+    """The source's claims; the criteria were set before the first full run.
+
+    With one exception, the arrival. At first it was the first time near the level of SGLD, and meant nothing: the log
+    predictive density rises above that level within 100 iterations and falls to it later, so that every method had
+    arrived at its first evaluation. The claims on SAGA held then by the gradients of its start alone, 1.02, 1.09 and
+    1.16 times those of SGLD. Now a chain has arrived when it stays where it ends. That favours a chain that drifts to
+    the end, as SGLD does, because drift widens the 3 sd. The claim on stationarity was added then, too.
+    """
     sizes = results.sizes
 
     def above(a: str, b: str, text: str) -> Claim:
@@ -465,10 +481,14 @@ def check(results: Results) -> list[Claim]:
 
     slow, fast = later("SAGA", "SGLD"), later("SGLD", "SGLD-CV")
     roam = [results.curves[size, "SGLD-CV"].roam.max() / results.curves[size, "SGLD"].roam.min() for size in sizes]
+    drift = {}
+    for size in sizes:
+        early, late = np.array_split(results.half(size, "SGLD"), 2, axis=1)
+        drift[size] = late.mean(axis=1) - early.mean(axis=1)
     return [
         above("SGLD-CV", "SGLD", "SGLD-CV has the better log predictive density"),
         calmer("SGLD-CV", "SGLD", "SGLD-CV varies less"),
-        Claim(f"SAGA converges slowly even in comparison to SGLD (within {NEAR:g} of the level of SGLD after more "
+        Claim(f"SAGA converges slowly even in comparison to SGLD (within {FAR} sd of its own level for good after more "
               "gradients, at every size)", all(r > 1 for r in slow), arrivals("SAGA", "SGLD")),
         Claim("and above all with many ratings (the ratio of their gradients grows with the users)",
               bool(len(slow) > 1 and np.all(np.diff(slow) > 0)), common.spread(slow, 2)),
@@ -481,6 +501,9 @@ def check(results: Results) -> list[Claim]:
               all(r > 1 for r in later(FALLS[1], FALLS[0])), arrivals(FALLS[1], FALLS[0])),
         Claim("beyond the source: SGLD-CV hardly leaves its centre (its predictions roam less than a tenth as far as "
               "those of SGLD, at every size)", all(r < 0.1 for r in roam), f"ratios {common.spread(roam, 4)}"),
+        Claim("beyond the source: SGLD is stationary (the means of the last two quarters within 0.02, every seed and "
+              "size)", all(bool(np.all(np.abs(d) < 0.02)) for d in drift.values()),
+              "; ".join(f"{size}: moved by {common.spread(d, 3)}" for size, d in drift.items())),
         above(LARGER, "SGLD", "beyond the source: with the step sizes of SGLD, SGLD-CV has the better log predictive"),
         calmer(LARGER, "SGLD", "beyond the source: with the step sizes of SGLD, SGLD-CV varies less"),
     ]  # fmt: skip
@@ -492,7 +515,8 @@ def draw(results: Results, path: Path) -> None:
     panels = figure.subplots(2, len(results.sizes), squeeze=False)
     for column, users in zip(panels.T, results.sizes, strict=True):
         shown = ("SGLD", "SGLD-CV", LARGER, "SAGA"), (FALLS[0], "SGLD-CV", FALLS[1])
-        levels = [results.level(users, m).mean() for m in ("SGLD", "SGLD-CV")]
+        levels = [level for m in METHODS if np.isfinite(level := results.level(users, m).mean())]
+        top = max(results.curves[users, m].predictive.max() for m in METHODS)
         for axes, methods, title in zip(column, shown, ("fixed steps", "falling steps"), strict=True):
             for method in methods:
                 made = results.curves[users, method]
@@ -500,9 +524,9 @@ def draw(results: Results, path: Path) -> None:
                     axes.plot(made.gradients / results.ratings[users], values, color=COLOUR[method], linewidth=0.8,
                               alpha=0.8, label=method if number == 0 else None)  # fmt: skip
             axes.axhline(results.naive[users], color=INK, linestyle=":", linewidth=1, label="the mean rating alone")
-            axes.set_ylim(min(results.naive[users], *levels) - 0.15, max(*levels) + 0.1)
+            axes.set_ylim(min(results.naive[users], *levels) - 0.1, top + 0.03)
             common.tidy(axes, f"{users} users, {title}", "passes over the data (gradients / N)",
-                        "log predictive density", legend="lower right")  # fmt: skip
+                        "log predictive density", legend="upper right")  # fmt: skip
     figure.savefig(path)
 
 

@@ -26,7 +26,7 @@ def test_control_variates_calm_a_logistic_regression_and_their_gradients_are_cou
         assert found.spread(size, "SGLD").min() > 1.5 * found.spread(size, method).max()
     assert found.spread(size, module.QUIET).mean() < 0.6 * found.spread(size, "SAGA").mean()
     for key, curve in found.curves.items():
-        assert curve.predictive[:, 0].max() < found.mode[size] - 0.1  # a start far from the mode
+        assert curve.predictive[:, 0].max() < found.mode[size] - 0.05  # a start that is farther than the end below
         assert found.loss(*key) < 0.02
     monkeypatch.delenv("SCIROCCO_DATA", raising=False)
     with pytest.raises(SystemExit, match=r"SCIROCCO_DATA .* covertype\.npz"):

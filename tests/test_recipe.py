@@ -405,7 +405,7 @@ def run_init(**settings):
     [
         ({"step_size": -0.1}, ValueError, "step_size must be positive and finite; got -0.1"),
         ({"step_size": {"a": 0.1}}, TypeError, "step_size must be one number or a function"),
-        ({"step_size": "auto"}, TypeError, "step_size must be a number"),
+        ({"step_size": "large"}, TypeError, "step_size must be a number"),
         ({"temperature": np.nan}, ValueError, "temperature must be zero or positive"),
         ({"auxiliary": 0}, ValueError, "auxiliary must be a whole number of at least 1; got 0"),
         ({"auxiliary_energy": lambda x, a: 0.0}, ValueError, "auxiliary must be a count or a function"),

@@ -11,19 +11,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+import jax
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from scirocco.blocks import Block
+from scirocco.blocks import Block, split
 from scirocco.checks import positive_array, require_count
 from scirocco.models import storage
 from scirocco.run.trace import Trace
 from scirocco.samplers.base import Sampler
 from scirocco.sampling import sample
 from scirocco.target import Target
-from scirocco.types import Params
+from scirocco.tuning.mode import find_mode
+from scirocco.types import Key, Params
 
 Self = TypeVar("Self", bound="GradientModel")
 
@@ -72,6 +74,27 @@ class GradientModel(BaseEstimator):  # type: ignore[misc]
             import warnings
 
             warnings.warn(f"the run ended early: {self.trace_.stopped}", stacklevel=3)
+
+    def _optimised(
+        self, target: Target, initial: Callable[[Key], Params], blocks: Sequence[Block], seed: int
+    ) -> Callable[[Key], Params]:
+        """The start of a chain as a function of its key: where an optimiser brings its own random weights."""
+        found: dict[bytes, Params] = {}
+
+        def start(key: Key) -> Params:
+            name = np.asarray(jax.random.key_data(key)).tobytes()
+            if name not in found:
+                weights, held = split(initial(key), blocks)
+                found[name] = find_mode(target, weights, held=held, polish=False, seed=seed) | held
+            return found[name]
+
+        return start
+
+    @staticmethod
+    def _thermostat_step(target: Target, start: Callable[[Key], Params], rate: float, seed: int) -> float:
+        """h = sqrt(rate / (N nu)): the precision nu of the noise, where there is one, says how steep the target is."""
+        steepness = np.exp(float(start(jax.random.key(seed)).get("log_noise_precision", 0.0)))
+        return float(np.sqrt(rate / (target.size * max(1.0, steepness))))
 
     def _draws(self, name: str, most: int | None = None) -> np.ndarray:
         """The draws of a variable, those of all chains in one row, evenly thinned to at most ``most``."""

@@ -29,7 +29,7 @@ from scirocco.samplers import SGNHT
 from scirocco.target import Target
 from scirocco.types import Array, Key, Params
 
-LEARNING_RATE, INJECTED = 2.0, 0.01  # eta N and a of the thermostat: h = sqrt(eta), A = a / h
+LEARNING_RATE, INJECTED = 0.5, 0.01  # eta N and a of the thermostat: h = sqrt(eta), A = a / h
 BATCH = 1000
 WEIGHTS = ("user_factors", "item_factors", "user_biases", "item_biases")
 
@@ -111,9 +111,11 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
         self.seen_users_ = np.isin(np.arange(self.n_users_), pairs[:, 0])
         self.seen_items_ = np.isin(np.arange(self.n_items_), pairs[:, 1])
         target = self.target(pairs, ratings)
-        h = float(np.sqrt(LEARNING_RATE / target.size))
+        blocks, seed = [self.precision_block()], self._seed()
+        start = self._optimised(target, self.initial, blocks, seed)
+        h = self._thermostat_step(target, start, LEARNING_RATE, seed)
         self._sample(
-            target, self.initial, SGNHT(step_size=h, diffusion=INJECTED / h), blocks=[self.precision_block()],
+            target, start, SGNHT(step_size=h, diffusion=INJECTED / h), blocks=blocks, seed=seed,
             batch_size=min(BATCH, target.size),
         )  # fmt: skip
         return self

@@ -18,13 +18,12 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from scirocco.blocks import Block, split
+from scirocco.blocks import Block
 from scirocco.checks import require_choice, require_count
 from scirocco.models import precisions
 from scirocco.models.base import GradientModel, require_positive_setting
 from scirocco.samplers import SGNHT
 from scirocco.target import Target
-from scirocco.tuning.mode import find_mode
 from scirocco.types import Array, Key, Params
 
 ACTIVATIONS = {"tanh": jnp.tanh, "relu": jax.nn.relu, "sigmoid": jax.nn.sigmoid, "softmax": jax.nn.softmax}
@@ -78,18 +77,9 @@ class _Network(GradientModel):
         return ((X - self.input_mean_) / self.input_scale_).astype(np.float32)
 
     def _run(self, target: Target, features: int, outputs: int) -> None:
-        """Chains start where an optimiser brings their own random weights, which also says how steep the target is."""
-        blocks, seed, found = [self.precision_block()], self._seed(), {}
-
-        def start(key: Key) -> Params:
-            name = jax.random.key_data(key).tobytes()
-            if name not in found:
-                weights, held = split(self.initial(key, features, outputs), blocks)
-                found[name] = find_mode(target, weights, held=held, polish=False, seed=seed) | held
-            return found[name]
-
-        steepness = max(1.0, float(jnp.exp(start(jax.random.key(seed)).get("log_noise_precision", 0.0))))
-        h = float(np.sqrt(LEARNING_RATE / (target.size * steepness)))
+        blocks, seed = [self.precision_block()], self._seed()
+        start = self._optimised(target, lambda key: self.initial(key, features, outputs), blocks, seed)
+        h = self._thermostat_step(target, start, LEARNING_RATE, seed)
         self._sample(
             target, start, SGNHT(step_size=h, diffusion=INJECTED / h), blocks=blocks, seed=seed,
             batch_size=min(BATCH, target.size),
