@@ -20,6 +20,13 @@ independent for both samplers. Chains start at small random weights. The third d
 fourth row is ``lda_thermostat.py``. A chain that leaves the finite numbers has an infinite error. Full mode reads
 ``mnist.npz`` and ``ml1m.npz`` in the folder named by SCIROCCO_DATA. Short mode takes the digits of scikit-learn for
 MNIST, with larger eta because there are fewer rows, and leaves out the ratings.
+
+What came out: on MNIST much is as claimed. But at equal a = 0.01 and eta up to 4e-7 the two samplers are hardly to be
+told apart: the chosen settings differ in eta, which validation errors of 3.14 % and 3.15 % decided for SGHMC, and so
+'with the chosen settings SGNHT is better' is not about the samplers alone. On MovieLens with a = 0.01 the runs are too
+short for the thermostat. It settles within about (A + B)/h steps (docs/conventions.md), some 200,000 with the B that
+the kinetic energy of SGHMC suggests; its own kinetic energy is still above 2, and at the largest eta, the best in Table
+3, it diverges too.
 """
 
 from __future__ import annotations
@@ -303,6 +310,11 @@ def deviation(values: np.ndarray) -> float:
     return float(values.std(ddof=1)) if np.isfinite(values).all() else np.inf
 
 
+def lower(a: float, b: float) -> float:
+    """By how much a lies below b; nan if both are infinite."""
+    return float(b - a) if np.isfinite([a, b]).any() else np.nan
+
+
 def check(results: dict[str, Grid]) -> list[Claim]:
     """The source's claims; the criteria were set before the full run."""
     claims = []
@@ -314,7 +326,7 @@ def check(results: dict[str, Grid]) -> list[Claim]:
         noise = float(np.linalg.norm([sd for sd in map(deviation, (hmc, nht)) if np.isfinite(sd)]))
         error = np.hypot(*(deviation(values) / np.sqrt(values.size) for values in (hmc, nht)))
         rise, best = rows["SGHMC", small], {key: values.min() for key, values in rows.items()}
-        gap = {a: rows["SGHMC", a][-1] - rows["SGNHT", a][-1] for a in (small, large)}
+        gap = {a: lower(rows["SGNHT", a][-1], rows["SGHMC", a][-1]) for a in (small, large)}
         better = all(best[m, large] < best[m, small] if HELPS[name] else best[m, small] < best[m, large]
                      for m in SAMPLERS)  # fmt: skip
         claims += [
@@ -339,10 +351,10 @@ def check(results: dict[str, Grid]) -> list[Claim]:
             Claim(f"{name}: that of SGHMC is usually higher (than that of SGNHT, in more than half of the grid)",
                   bool(np.mean(kinetic["SGHMC"] > kinetic["SGNHT"]) > 0.5), common.spread(kinetic["SGHMC"])),
             Claim(f"{name}: with the chosen settings SGNHT is better (means of the seeds, by more than two standard "
-                  "errors)", bool(hmc.mean() - nht.mean() > 2 * error if np.isfinite(hmc).all() else
+                  "errors)", bool(lower(nht.mean(), hmc.mean()) > 2 * error if np.isfinite(hmc).all() else
                                   np.isfinite(nht).all()),
                   f"SGNHT {common.spread(nht, k)}, SGHMC {common.spread(hmc, k)}; difference of the means "
-                  f"{hmc.mean() - nht.mean():.{k}f}, its standard error {error:.{k}f}"),
+                  f"{lower(nht.mean(), hmc.mean()):.{k}f}, its standard error {error:.{k}f}"),
             Claim(f"{name}: the chosen settings are those of Table 3, where it can be read",
                   all(grid.chosen[m][1:] == wanted for m, wanted in PRINTED[name].items()),
                   "; ".join(words(grid.chosen[m]) + f", Table 3 has a = {a:g}, eta = {eta:.0e}"
@@ -373,6 +385,7 @@ def draw(results: dict[str, Grid], path: Path) -> None:
                              label=words((method, a, eta)))  # fmt: skip
         row[-1].axhline(grid.naive, color=INK, linestyle=":", linewidth=1, label="without any model")
         row[-1].set_yscale("log")
+        row[-1].set_ylim(top=1.5 * grid.naive)
         common.tidy(row[-1], f"{name}: the way, one draw at a time", "iterations", MEASURE[name])
     figure.savefig(path)
 
