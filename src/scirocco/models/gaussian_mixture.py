@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import linear_sum_assignment
-from sklearn.base import ClusterMixin, DensityMixin
+from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from scirocco.checks import require_count
@@ -28,7 +28,7 @@ from scirocco.types import Array, Params
 PIECE = 2**24  # log densities at a time
 
 
-class GaussianMixture(DensityMixin, ClusterMixin, GradientModel):  # type: ignore[misc]
+class GaussianMixture(DensityMixin, GradientModel):  # type: ignore[misc]
     """A mixture of normal laws with diagonal covariances, all of whose parameters have posteriors.
 
     Parameters
