@@ -20,8 +20,8 @@ sqrt(h), so that it hardly samples at all; it runs here too, as 'SAGA, little no
 
 What is compared is the computation, in gradients of single rows: n for an iteration of SGD, SGLD and SAGA, 2n for one
 of SGLD-CV, N for the centre's full gradient and for the start of SAGA. The source counts seconds; those of one seed on
-one core are in the table and the picture. 'The second half' is that of what SGLD spends in all. The reference is the
-log predictive density at the posterior mode of the same rows.
+one core are in the table and the picture. 'The second half' is that of what SGLD spends in all, where SGLD-CV stops as
+well. The reference is the log predictive density at the posterior mode of the same rows.
 
 What differs: all methods have the same starts (in the programs SGLD and SAGA start at 0). The measure is taken on
 10,000 held-out rows, the same for all sizes. SAGA starts from a table of mean gradients. Rows of a minibatch are
@@ -305,13 +305,16 @@ def follow(found: Rows, steps: dict[str, float], *, batch: int, seeds: int, desc
                     for seed in range(seeds)]  # fmt: skip
             before = 0 if method == "SGLD" else size
             curves[method, schedule] = curve(found, [made], [(before, batch)])
+    rest = (batch * (iterations - descent) - size) // (
+        2 * batch * THIN
+    )  # marks of SGLD-CV until it spent what SGLD did
     for method in CONTROLLED:
         step = steps["SGD"] / (2 if method == HALVED else 1)
         searched = [plain.run(seed, starts[seed], Settings(step, temperature=0.0), marks=descent // THIN)
                     for seed in range(seeds)]  # fmt: skip
         for schedule in SCHEDULES:
             settings = Settings(steps["SGLD-CV"] / 2, schedule == "falling")
-            made = [controlled.run(seeds + seed, searched[seed].positions[-1], settings)
+            made = [controlled.run(seeds + seed, searched[seed].positions[-1], settings, marks=rest)
                     for seed in range(seeds)]  # fmt: skip
             curves[method, schedule] = curve(found, [searched, made], [(0, batch), (size, 2 * batch)])
     return curves

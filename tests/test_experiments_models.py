@@ -14,6 +14,7 @@ from scirocco.batches import Batch
 pytest.importorskip("matplotlib", reason="the experiments need scirocco[experiments]")
 
 
+@pytest.mark.slow
 def test_control_variates_with_tiny_steps_stay_at_their_centre_in_matrix_factorisation(play, monkeypatch):
     module, found, claims = play("matrix_factorization_growing_data")
     (users,) = found.sizes
@@ -80,6 +81,7 @@ def test_step_sizes_follow_the_mean_squared_gradient(load):
     np.testing.assert_allclose(state.position["b"], -0.1 * (1 + 1 / np.sqrt(13)), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_corrected_parameters_vary_less_and_predict_better_than_the_draws_do(play):
     _, found, claims = play("matrix_factorization_zero_variance")
     assert len(claims) == 10
@@ -106,6 +108,7 @@ def test_the_corrections_are_exact_on_a_gaussian(load):
     np.testing.assert_allclose(module.corrected(sums[:, 4], columns), mean["item_factors"].sum(axis=0)[1], atol=1e-8)
 
 
+@pytest.mark.slow
 def test_a_thermostat_cools_the_network_that_fixed_friction_leaves_hot(play, monkeypatch):
     module, found, claims = play("thermostat_learning")
     (grid,) = found.values()
