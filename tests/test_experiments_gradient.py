@@ -59,6 +59,11 @@ def test_gradients_of_control_variates_correct_a_log_predictive_density_and_plai
     assert np.all(chains.removed(module.PLAIN) < 0.2)
     assert np.all(chains.printed.var(axis=1) > 2 * chains.raw.var(axis=1))
     assert np.all(chains.parameters.mean(axis=1) > chains.raw.mean(axis=1))  # the value at the mean is not the mean
+    rows = module.growing.rows("short", 2000).first(300)
+    beta = np.linspace(-1, 1, 8, dtype=np.float32)
+    exact = rows.target.full_gradient(beta)
+    found = module.plain_gradients(rows, np.tile(beta, (1, 4000, 1)), 30)[0]
+    assert np.all(np.abs(found.mean(axis=0) - exact) < 4.5 * found.std(axis=0) / np.sqrt(len(found)))
 
 
 def test_the_law_foretells_what_sgld_costs_with_and_without_control_variates(play):
@@ -68,7 +73,7 @@ def test_the_law_foretells_what_sgld_costs_with_and_without_control_variates(pla
     assert holds(claims, "SGLD-CV is cheaper")
     assert holds(claims, "the truth is known")
     controlled, plain = (found.runs[method, size] for method in module.BATCH)
-    assert controlled.cost == pytest.approx(controlled.predicted, rel=0.7)
+    assert 0.5 < controlled.cost / controlled.predicted < 2  # what the experiment claims
     assert controlled.sds[-1] == pytest.approx(module.PREDICTED, abs=0.015)
     assert plain.cost == np.inf  # the budget is a fifth of what it needs
     assert plain.predicted > 4 * plain.gradients[-1]
