@@ -39,11 +39,10 @@ from typing import Any, NamedTuple
 import common
 import jax
 import jax.numpy as jnp
-import matrix_factorization_growing_data as growing
 import numpy as np
 from common import COLOURS, FILL, INK, Claim
 from matplotlib.axes import Axes
-from matrix_factorization_growing_data import TAU
+from rating_chains import TAU, Chains, Program, Ratings, Settings, ratings
 
 import scirocco as sc
 from scirocco.models.matrix_factorization import WEIGHTS
@@ -90,7 +89,7 @@ class Chain(NamedTuple):
 Results = dict[str, list[Chain]]  # by step size
 
 
-def columns(found: growing.Ratings, chains: growing.Chains, centre: Any, precisions: np.ndarray) -> dict[str, Any]:
+def columns(found: Ratings, chains: Chains, centre: Any, precisions: np.ndarray) -> dict[str, Any]:
     """The weights c_i, like the parameters: the slope of the log predictive density over the curvature of U."""
     slope = jax.grad(lambda p: chains.evaluate(p, chains.held_out)[1])(centre)
     user, item = found.train[0].T
@@ -135,18 +134,18 @@ def run(mode: str) -> Results:
     """The runs of SGLD-CV with both step sizes from the same centres."""
     settings = MODES[mode]
     steps, factors, batch = settings["steps"], settings["factors"], settings["batch"]
-    found = growing.ratings(mode).first(settings["users"])
-    model, chains = found.model(factors), growing.Chains(found, factors)
-    plain, controlled = (growing.Program(found, factors, e, batch) for e in (sc.Plain(), sc.ControlVariate()))
+    found = ratings(mode).first(settings["users"])
+    model, chains = found.model(factors), Chains(found, factors)
+    plain, controlled = (Program(found, factors, e, batch) for e in (sc.Plain(), sc.ControlVariate()))
     fresh = jax.jit(controlled.kernel.fresh_gradient)
     results: Results = {PRINTED: [], LARGER: []}
     for seed in range(settings["runs"]):
-        descent = growing.Settings(steps["SGD"], temperature=0.0)
+        descent = Settings(steps["SGD"], temperature=0.0)
         centre = chains.run(plain, seed, model.initial(jax.random.key(seed)), descent, settings["descent"])[0]
         position = {name: centre[name] for name in WEIGHTS}
         weights = columns(found, chains, position, np.asarray(centre["precisions"]))
         for name in results:
-            state, key = controlled.start(seed, centre, growing.Settings(steps[name] / 2)), jax.random.key(100 + seed)
+            state, key = controlled.start(seed, centre, Settings(steps[name] / 2)), jax.random.key(100 + seed)
             kept: list[Any] = []
             for number in range(settings["burn_in"] + settings["draws"]):
                 state = chains.advance(controlled, key, state)
@@ -158,7 +157,7 @@ def run(mode: str) -> Results:
     return results
 
 
-def processed(chains: growing.Chains, draws: Any, gradients: Any, weights: Any) -> Chain:
+def processed(chains: Chains, draws: Any, gradients: Any, weights: Any) -> Chain:
     """Everything that is made of the draws and gradients of one run."""
 
     def score(params: dict[str, np.ndarray]) -> np.ndarray:

@@ -38,7 +38,7 @@ def test_control_variates_with_tiny_steps_stay_at_their_centre_in_matrix_factori
 
 
 def test_a_sparse_table_makes_the_same_estimates_as_saga(load):
-    module = load("matrix_factorization_growing_data")
+    module = load("rating_chains")
     rng = np.random.default_rng(0)
     pairs = np.stack([rng.integers(4, size=12), rng.integers(5, size=12)], axis=1).astype(np.int32)
     found = module.Ratings((pairs, rng.normal(size=12).astype(np.float32)), (pairs, np.zeros(12)), 4, 5)
@@ -69,7 +69,7 @@ def test_a_sparse_table_makes_the_same_estimates_as_saga(load):
 
 
 def test_step_sizes_follow_the_mean_squared_gradient(load):
-    module = load("matrix_factorization_growing_data")
+    module = load("rating_chains")
     sampler = module.Scaled()
     state = sampler.init(jax.random.key(0), {"a": jnp.zeros(3), "b": jnp.zeros(())})
     state = state._replace(settings=module.Settings(0.1, jnp.asarray(False), 0.0))
@@ -83,10 +83,11 @@ def test_step_sizes_follow_the_mean_squared_gradient(load):
 
 @pytest.mark.slow
 def test_corrected_parameters_vary_less_and_predict_better_than_the_draws_do(play):
-    _, found, claims = play("matrix_factorization_zero_variance")
+    module, found, claims = play("matrix_factorization_zero_variance")
     assert len(claims) == 10
+    assert all(chain.remaining < 0.85 for chain in found[module.LARGER])  # the printed ones mostly drift, in 100 draws
     for chain in (chain for made in found.values() for chain in made):
-        assert chain.remaining < 0.9
+        assert chain.remaining < 1
         assert chain.higher > 1  # the value at the mean is not the mean
         assert 0 < chain.removed < 1  # a regression with all draws can only take off
 
