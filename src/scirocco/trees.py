@@ -7,21 +7,28 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
-from scirocco.types import Key, Params
+from scirocco.types import Array, Key, Params
 
 
 def normal_like(key: Key, tree: Params) -> Params:
-    """Independent standard normal noise with the structure, shapes and dtypes of ``tree``."""
-    leaves, structure = jax.tree.flatten(tree)
-    keys = [key] if len(leaves) == 1 else list(jax.random.split(key, len(leaves)))
-    noise = [jax.random.normal(k, leaf.shape, leaf.dtype) for k, leaf in zip(keys, leaves, strict=True)]
-    return jax.tree.unflatten(structure, noise)
+    """Independent standard normal noise with the structure, shapes and dtypes of ``tree``.
+
+    One vector for all leaves: the generator is compiled once, and is slow on arrays with short rows.
+    """
+    flat, like = ravel_pytree(tree)
+    return like(jax.random.normal(key, flat.shape, flat.dtype))
 
 
 def signs_like(key: Key, tree: Params) -> Params:
     """Independent random signs with the structure of ``tree``."""
     return jax.tree.map(lambda z: jnp.where(z < 0, -1, 1).astype(z.dtype), normal_like(key, tree))
+
+
+def inner(a: Params, b: Params) -> Array:
+    """The inner product of all leaves together."""
+    return sum(jax.tree.leaves(jax.tree.map(lambda x, y: jnp.sum(x * y), a, b)), start=jnp.zeros(()))
 
 
 def zeros_like(tree: Params) -> Params:

@@ -9,6 +9,7 @@ import pytest
 
 from scirocco.batches import Arrays, RandomBlocks, Shuffled, Weighted, WithReplacement
 from scirocco.batches.base import batch_rows
+from scirocco.batches.integers import below
 
 
 def draws(batching, size, batch, steps, seed=0):
@@ -125,3 +126,12 @@ def test_wrong_weights():
             Weighted(weights).bind(4, 4, 2, None, True)
     with pytest.raises(ValueError, match="needs data in memory"):
         Weighted(np.ones(4)).bind(4, 2, 2, None, False)
+
+
+@pytest.mark.parametrize("top", [1, 2, 1000, 65_536, 581_012, 2**31 - 1, 2**31])
+def test_integers_are_the_floor_of_a_fraction_of_64_bits(top):
+    words = np.random.default_rng(0).integers(2**32, size=(2, 1000), dtype=np.uint32)
+    words[:, :4] = [[0, 0, 2**32 - 1, 2**32 - 1], [0, 2**32 - 1, 0, 2**32 - 1]]
+    words[0, 4:20] = -(-np.arange(16) * 2**32 // top) % 2**32  # where the second word decides
+    exact = [(int(high) * 2**32 + int(low)) * top >> 64 for high, low in words.T]
+    np.testing.assert_array_equal(below(jnp.asarray(words), top), exact)

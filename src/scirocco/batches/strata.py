@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco.batches.base import Batch
+from scirocco.batches.integers import integers
 from scirocco.types import Array, Data, Key
 
 
@@ -74,7 +75,7 @@ class _Strata:
         del count
         sizes, rows = np.array(self.sizes, np.int32), np.array(self.rows, np.int32)
         begin = np.r_[0, np.cumsum(sizes + rows - 1)[:-1]].astype(np.int32)
-        places = jax.random.randint(key, rows.shape, 0, np.where(sizes > rows, sizes, 1), jnp.int32)
+        places = integers(key, rows.shape, np.where(sizes > rows, sizes, 1))
         starts = begin + places
 
         def take(a: Array) -> Array:
