@@ -19,9 +19,9 @@ from scirocco.batches.base import batch_rows
 from scirocco.batches.stream import Loader
 from scirocco.blocks import Block, apply, split
 from scirocco.estimators import Estimator, Plain
-from scirocco.samplers.base import Info, Sampler, automatic, inner_steps
+from scirocco.samplers.base import Info, Sampler, Strain, automatic, inner_steps
 from scirocco.target import Target, merge
-from scirocco.trees import signs_like
+from scirocco.trees import inner, signs_like
 from scirocco.types import Array, Data, Key, Params
 
 
@@ -38,6 +38,16 @@ class ChainState(NamedTuple):
     def position(self) -> Params:
         """All parameters."""
         return merge(self.sampler.position, self.held)
+
+
+class Probe(NamedTuple):
+    """Measurements for the bias report."""
+
+    noise: Params  # the variance of the gradient estimate
+    curvature: Params  # the diagonal of the Hessian of U
+    covector: Params  # H u, of length 1: q for the next power iteration
+    direction: Params  # u_j^2 / q'u
+    strain: Strain | None  # what was measured along u
 
 
 class Kernel:
@@ -137,34 +147,57 @@ class Kernel:
         _, batch = self.draw.draw(key, self.draw.init(key), jnp.int32(0), data)
         return self.estimator.estimate(self.target, state.estimator, state.sampler.position, state.held, batch)[0]
 
-    def probe(self, key: Key, state: ChainState, data: Data, repeats: int) -> tuple[Params, Params]:
-        """The variance of the gradient estimate and the diagonal of the Hessian of U, from fresh minibatches.
+    def probe(
+        self, key: Key, state: ChainState, data: Data, repeats: int, covector: Params = None, centre: Params = None
+    ) -> Probe:
+        """What the bias report needs to know where a chain is, from fresh minibatches.
 
-        The diagonal is Hutchinson's estimate E[z * (H z)] with random signs z, noisy entry by entry, good in its sum.
-        A sampler in coordinates of its own says with ``marginal`` which gradient each parameter feels.
+        The diagonal of the Hessian is Hutchinson's estimate E[z * (H z)] with random signs z, noisy entry by entry,
+        good in its sum. A sampler in coordinates of its own says with ``marginal`` which gradient each parameter feels.
+
+        With a ``covector`` q also one power iteration towards the direction that the step size strains most. The drift
+        of a step is proportional to P grad U, with P_jj one over the injected noise; what matters are the eigenvalues
+        of P H, and the direction is u = P q. ``centre`` is the mean of the chain.
         """
-        position, held = state.sampler.position, state.held
+        position = state.sampler.position
         marginal: Callable[[Params], Params] = getattr(self.sampler, "marginal", lambda tree: tree)
         back: Callable[[Params], Params] = getattr(self.sampler, "marginal_transposed", lambda tree: tree)
+        u = None
+        if covector is not None:
+            injected = self.sampler.injected_noise(state.sampler, position)  # type: ignore[attr-defined]
+            u = jax.tree.map(lambda q, i: q / jnp.where(i > 0, i, 1), marginal(covector), injected)
 
-        def once(number: Array) -> tuple[Params, Params]:
+        def once(number: Array) -> tuple[Params, Params, Params]:
             draw_key, sign_key = jax.random.split(jax.random.fold_in(key, number))
             _, batch = self.draw.draw(draw_key, self.draw.init(draw_key), jnp.int32(0), data)
-            gradient, _ = self.estimator.estimate(self.target, state.estimator, position, held, batch)
+            gradient, _ = self.estimator.estimate(self.target, state.estimator, position, state.held, batch)
             signs = signs_like(sign_key, position)
-            direction = back(signs)
+            directions = jax.tree.map(lambda *rows: jnp.stack(rows), back(signs), *([] if u is None else [u]))
 
-            def along(p: Params) -> Array:
-                slope = self.target.potential_gradient(p, held, batch)
-                terms = jax.tree.map(lambda g, z: jnp.sum(g * z), slope, direction)
-                return sum(jax.tree.leaves(terms), start=jnp.zeros(()))
+            def times(direction: Params) -> Params:
+                return jax.grad(lambda p: inner(self.target.potential_gradient(p, state.held, batch), direction))(
+                    position
+                )
 
-            curved = marginal(jax.grad(along)(position))
-            return marginal(gradient), jax.tree.map(lambda z, hz: z * hz, signs, curved)
+            products = jax.vmap(times)(directions)
+            curved = marginal(jax.tree.map(lambda rows: rows[0], products))
+            strained = jax.tree.map(lambda rows: rows[-1], products)
+            return gradient, jax.tree.map(jnp.multiply, signs, curved), strained
 
-        gradients, curvatures = jax.lax.map(once, jnp.arange(repeats, dtype=jnp.int32))
-        noise = jax.tree.map(lambda g: jnp.var(g, axis=0, ddof=1), gradients)
-        return noise, jax.tree.map(lambda c: jnp.mean(c, axis=0), curvatures)
+        gradients, diagonals, products = jax.lax.map(once, jnp.arange(repeats, dtype=jnp.int32))
+        noise = jax.tree.map(lambda g: jnp.var(g, axis=0, ddof=1), jax.vmap(marginal)(gradients))
+        diagonal, product = jax.tree.map(lambda rows: jnp.mean(rows, axis=0), (diagonals, products))
+        if u is None:
+            return Probe(noise, diagonal, None, None, None)
+        length, slopes = inner(covector, u), jax.vmap(lambda g: inner(u, g))(gradients)
+        away = inner(covector, jax.tree.map(jnp.subtract, position, centre))
+        return Probe(
+            noise,
+            diagonal,
+            jax.tree.map(lambda p: p / jnp.sqrt(inner(product, product)), product),
+            jax.tree.map(lambda x: x * x / length, u),
+            Strain(inner(u, product) / length, jnp.var(slopes, ddof=1) / length, away * jnp.mean(slopes) / length),
+        )
 
     # The host's part.
 

@@ -173,7 +173,7 @@ class SimplexEngine:
             weights.unpack(checkpoint.part(arrays, str(c)))
         return ChainsState(int(arrays["step"]), chains)
 
-    def probe(self, state: ChainsState) -> dict[str, np.ndarray]:
+    def probe(self, progressed: Progressed) -> dict[str, np.ndarray]:
         """Nothing to measure: the law of these samplers is known."""
         return {}
 

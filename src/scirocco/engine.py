@@ -14,19 +14,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco.blocks import split
-from scirocco.chain import ChainState, Kernel
+from scirocco.chain import ChainState, Kernel, Probe
 from scirocco.diagnostics.bias import BiasReport, bias_report
 from scirocco.run import checkpoint
 from scirocco.run.recording import Recording
 from scirocco.run.runner import Chunk, Progressed
 from scirocco.run.trace import GRADIENT
-from scirocco.samplers.base import Info
-from scirocco.trees import named_leaves
+from scirocco.samplers.base import Info, Strain, has_law
+from scirocco.trees import named_leaves, normal_like
 from scirocco.types import Array, Data, Key, Params
 
 DRAW_BYTES = 16 * 2**20  # of draws that a chunk may hold before it hands them over
 PROBE_REPEATS = 16  # fresh minibatches each time that gradient noise is measured
 PROBE_CHAINS = 8
+POWER_ITERATIONS = 8  # at the first probe; later ones go on from there
 GRADIENT_STREAM = 2**30  # of a step's key; its splits have small numbers
 
 
@@ -190,19 +191,43 @@ class Engine:
 
     # Looking closer.
 
-    def probe(self, state: ChainState) -> dict[str, np.ndarray]:
-        """Gradient noise, curvature and the sampler's own state where the chains are, averaged over some of them."""
-        data = self.kernel.data_at(int(state.step))
-        some = range(min(self.chains, PROBE_CHAINS))
-        each = [self._probe(self._probe_keys[c], _chain(state, c), data) for c in some]
-        noise, curvature = jax.tree.map(lambda *parts: np.mean(parts, axis=0), *each)
-        found = {f"noise/{name}": v for name, v in named_leaves(noise).items()}
-        found |= {f"curvature/{name}": v for name, v in named_leaves(curvature).items()}
-        found |= {f"sampler/{i}": np.mean(np.asarray(v), axis=0) for i, v in enumerate(jax.tree.leaves(state.sampler))}
-        return {name: np.asarray(v, np.float64) for name, v in found.items()}
+    def probe(self, progressed: Progressed) -> dict[str, np.ndarray]:
+        """Gradient noise, curvature and the sampler's own state where the chains are, averaged over some of them.
 
-    def _probed(self, key: Key, state: ChainState, data: Data) -> tuple[Params, Params]:
-        return self.kernel.probe(jax.random.fold_in(key, state.step), state, data, PROBE_REPEATS)
+        Also the direction that strains the step most, by power iterations that go on from where the last probe ended.
+        """
+        state = progressed.state
+        data = self.kernel.data_at(int(state.step))
+        like = jax.tree.map(lambda leaf: leaf[0], state.sampler.position)
+
+        def tree(values: dict[str, np.ndarray]) -> Params:
+            leaves = [jnp.asarray(values[name], leaf.dtype) for name, leaf in named_leaves(like).items()]
+            return jax.tree.unflatten(jax.tree.structure(like), leaves)
+
+        some = range(min(self.chains, PROBE_CHAINS))
+        known = checkpoint.part(progressed.probed, "covector")
+        covector = tree(known) if known else None
+        rounds = 1
+        if covector is None and has_law(self.kernel.sampler):
+            covector, rounds = normal_like(jax.random.key(self.kernel.seed), like), -(-POWER_ITERATIONS // len(some))
+        centres = progressed.moments.mean or _on_host(_floating(state.position))  # there may be no draw yet
+        for number in range(rounds):
+            each = []
+            for c in some:
+                key = jax.random.fold_in(self._probe_keys[c], number)
+                centre = tree({name: mean[c] for name, mean in centres.items()})
+                each.append(self._probe(key, _chain(state, c), data, covector, centre))
+                covector = each[-1].covector
+        found = jax.tree.map(lambda *parts: np.mean(parts, axis=0), *each)._replace(covector=covector)
+        arrays = {
+            f"{kind}/{name}": v for kind, tree in found._asdict().items() for name, v in named_leaves(tree).items()
+        }
+        arrays |= {f"sampler/{i}": np.mean(np.asarray(v), axis=0) for i, v in enumerate(jax.tree.leaves(state.sampler))}
+        return {name: np.asarray(v, np.float64) for name, v in arrays.items()}
+
+    def _probed(self, key: Key, state: ChainState, data: Data, covector: Params, centre: Params) -> Probe:
+        key = jax.random.fold_in(key, state.step)
+        return self.kernel.probe(key, state, data, PROBE_REPEATS, covector, centre)
 
     def sampler_state(self, probed: dict[str, np.ndarray], blank: ChainState) -> Any:
         """The sampler's average state as ``probe`` reported it."""
@@ -261,7 +286,9 @@ class Engine:
         noise, curvature = (checkpoint.part(progressed.probed, kind) for kind in ("noise", "curvature"))
         state = self.sampler_state(progressed.probed, progressed.state)
         variance = progressed.moments.pooled()[1]
-        return bias_report(self.kernel.sampler, state, variance, noise, curvature, self.kernel.epoch)
+        direction, strain = (checkpoint.part(progressed.probed, kind) for kind in ("direction", "strain"))
+        stiffest = (direction, Strain(**strain)) if strain else None
+        return bias_report(self.kernel.sampler, state, variance, noise, curvature, self.kernel.epoch, stiffest)
 
 
 def is_function(initial: Any) -> bool:

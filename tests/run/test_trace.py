@@ -14,6 +14,7 @@ import scirocco as sc
 from scirocco.diagnostics import convergence
 from scirocco.run.moments import Moments
 from scirocco.run.trace import Trace
+from scirocco.samplers import Preconditioned, Scale
 
 RNG = np.random.default_rng(1)
 
@@ -177,6 +178,50 @@ def test_the_report_warns_and_does_not():
     good = _gaussian_run(sc.SGLD(2e-5), estimator=sc.ControlVariate())
     assert good.bias.trusted
     assert "R-hat and ESS describe the posterior" in str(good.summary())
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_the_report_sees_a_direction_in_which_the_step_is_too_long(scaled):
+    """Columns that nearly agree: SGLD's law is a sum over eigenvectors, each with a factor 1/(1 - h lambda/2)."""
+    rng = np.random.default_rng(0)
+    x = (rng.normal(size=(1000, 4)) + 3 * rng.normal(size=(1000, 1))).astype(np.float32)
+    y = (x.sum(axis=1) + rng.normal(size=1000)).astype(np.float32)
+    target = sc.Target(lambda w: -0.5 * jnp.sum(w**2), lambda w, r: -0.5 * (r[1] - r[0] @ w) ** 2, (x, y))
+    precision = np.eye(4) + x.T.astype(float) @ x
+    part = rng.normal(size=(4, 4))
+    scale = Scale(np.array([0.01, 0.02, 0.01, 0.03]), part @ part.T / 8 + np.eye(4)) if scaled else Scale(np.ones(4))
+    factor = scale.diagonal[:, None] * (np.eye(4) if scale.matrix is None else scale.matrix)
+    curvatures, vectors = np.linalg.eigh(factor.T @ precision @ factor)
+    h = 1.96 / curvatures[-1]
+    law = np.sum((factor @ vectors) ** 2 / (curvatures * (1 - h * curvatures / 2)), axis=1)
+    actual = np.sqrt(law / np.diag(np.linalg.inv(precision))) - 1
+    assert np.max(actual) > 0.15
+
+    sampler = Preconditioned(sc.SGLD(h), scale) if scaled else sc.SGLD(h)
+    trace = sc.sample(
+        target, sampler, jnp.ones(4), num_samples=5000, burn_in=500, thin=10, chains=4, batch_size=1.0, progress=False
+    )
+    np.testing.assert_allclose(trace.bias.sd_error["theta"], actual, atol=0.03)
+    assert trace.bias.stiffest_error == pytest.approx(1 / np.sqrt(1 - 1.96 / 2) - 1, rel=0.01)
+    assert not trace.bias.trusted
+
+
+def test_the_report_names_an_unstable_step():
+    """Logistic regression flattens far out: chains that no Gaussian would hold stay, and are too wide."""
+    rng = np.random.default_rng(0)
+    x = (rng.normal(size=(1000, 2)) + 2 * rng.normal(size=(1000, 1))).astype(np.float32)
+    y = (rng.random(1000) < 0.5).astype(np.float32)
+    target = sc.Target(
+        lambda w: -0.5 * jnp.sum(w**2), lambda w, r: r[1] * (r[0] @ w) - jax.nn.softplus(r[0] @ w), (x, y)
+    )
+    largest = np.linalg.eigvalsh(np.eye(2) + x.T @ x / 4)[-1]
+    trace = sc.sample(
+        target, sc.SGLD(2.3 / largest), jnp.zeros(2), num_samples=2000, burn_in=500, batch_size=1.0, progress=False
+    )
+    assert not trace.bias.stable
+    assert not trace.bias.trusted
+    assert "the step is UNSTABLE in the combination of parameters with the largest curvature" in str(trace.bias)
+    assert "The main cause is the step size: take a smaller step_size" in str(trace.bias)
 
 
 def test_the_share_of_minibatch_noise():

@@ -6,8 +6,10 @@ The report measures V and the curvature during the run and solves, for each coor
 variance is the observed one; T/lambda is then the variance that an exact sampler would have shown.
 
 Minibatch noise is taken proportional to the curvature, V = c H, as it is in a well-specified model; c is the ratio of
-the traces, per variable. This holds to first order for correlated posteriors too. It is an estimate: for posteriors
-far from Gaussian compare with a run at half the step size.
+the traces, per variable. This holds to first order for correlated posteriors too. Where a step is long for the
+curvature of some combination of parameters, first order is not enough: the direction that strains it most is found by
+power iterations, and what the law adds along it is taken off the observed variance of each coordinate. It is an
+estimate: for posteriors far from Gaussian compare with a run at half the step size.
 """
 
 from __future__ import annotations
@@ -19,12 +21,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from scirocco.samplers.base import KnownLaw, at
+from scirocco.samplers.base import Strain, at, has_law
 from scirocco.trees import named_leaves
 from scirocco.types import Params
 
 LIMIT = 0.05  # of the posterior sd: beyond this the report warns
 UNSEEN = 1.0  # beyond this the observed variance is mostly noise and says little about the posterior's
+UNSTABLE = 100.0  # times the variance: the most that is assumed along a direction in which the law has none
+HOT = 3.0  # times what the law explains: a temperature, measured at few points, beyond which a step is unstable
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,7 @@ class BiasReport:
     sd_error: dict[str, np.ndarray]
     step_size: float
     exact_steps: bool = False  # minibatches are the only source of error: the dynamics is not discretised
+    stiffest_error: float = 0.0  # of the sd along the direction that strains the step most; infinite: unstable
 
     @property
     def worst(self) -> tuple[str, float]:
@@ -46,7 +51,12 @@ class BiasReport:
     @property
     def trusted(self) -> bool:
         """Whether the estimated error of every posterior sd stays below the limit."""
-        return abs(self.worst[1]) <= LIMIT
+        return abs(self.worst[1]) <= LIMIT and self.stable
+
+    @property
+    def stable(self) -> bool:
+        """Whether the step is short enough for every direction, as far as they were seen."""
+        return bool(np.isfinite(self.stiffest_error))
 
     def __str__(self) -> str:
         share = np.concatenate([np.ravel(v) for v in self.minibatch_share.values()])
@@ -57,10 +67,17 @@ class BiasReport:
             f"  noise from minibatches: {np.median(share):.0%} of all noise (median), {np.max(share):.0%} at most",
             f"  estimated error of the posterior sd: {size} (in {name})",
         ]
+        if not self.stable:
+            lines.append(
+                "  the step is UNSTABLE in the combination of parameters with the largest curvature: only that the "
+                "posterior is not Gaussian holds the chains"
+            )
+        elif abs(self.stiffest_error) > LIMIT:
+            lines.append(f"  in the combination of parameters with the largest curvature: {self.stiffest_error:+.1%}")
         if self.trusted:
             lines.append(f"  below {LIMIT:.0%}: R-hat and ESS describe the posterior")
         else:
-            noisy = self.exact_steps or np.median(share) > 0.5
+            noisy = self.exact_steps or (self.stable and np.median(share) > 0.5)
             cause = "minibatch noise" if noisy else "the step size"
             remedy = "SCIRCV with an accurate centre" if self.exact_steps else "estimator=ControlVariate()"
             lines.append(
@@ -74,7 +91,8 @@ class BiasReport:
         """For saving."""
         arrays = {f"share/{name}": v for name, v in self.minibatch_share.items()}
         arrays |= {f"error/{name}": v for name, v in self.sd_error.items()}
-        return arrays | {"step_size": np.asarray(self.step_size), "exact_steps": np.asarray(self.exact_steps)}
+        rest = {"step_size": self.step_size, "exact_steps": self.exact_steps, "stiffest_error": self.stiffest_error}
+        return arrays | {name: np.asarray(value) for name, value in rest.items()}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray]) -> BiasReport:
@@ -83,15 +101,19 @@ class BiasReport:
         def part(kind: str) -> dict[str, np.ndarray]:
             return {n.removeprefix(f"{kind}/"): a for n, a in arrays.items() if n.startswith(f"{kind}/")}
 
-        return cls(part("share"), part("error"), float(arrays["step_size"]), bool(arrays["exact_steps"]))
+        return cls(
+            part("share"), part("error"), float(arrays["step_size"]), bool(arrays["exact_steps"]),
+            float(arrays["stiffest_error"]),
+        )  # fmt: skip
 
 
 def bias_report(
     sampler: Any, state: Any, variance: dict[str, np.ndarray], noise: dict[str, np.ndarray],
     curvature: dict[str, np.ndarray], epoch: float = np.inf,
+    stiffest: tuple[dict[str, np.ndarray], Strain] | None = None,
 ) -> BiasReport | None:  # fmt: skip
     """The report for a run; None for samplers that do not know their law and for runs without temperature."""
-    if not isinstance(sampler, KnownLaw) or not getattr(sampler, "law_known", True) or not noise:
+    if not has_law(sampler) or not noise:
         return None
     temperature = float(at(sampler.temperature, state.step))
     if temperature <= 0 or hasattr(sampler.temperature, "explore"):  # cycles have no stationary law
@@ -121,11 +143,42 @@ def bias_report(
 
     with np.errstate(all="ignore"):  # what overflows has no solution, and is reported as such
         excess = _solve(law, observed)
-    injected = sampler.injected_noise(state, like)
-    share = jax.tree.map(lambda v, i: v / np.maximum(v + np.asarray(i, np.float64), tiny), fixed, injected)
+    injected = jax.tree.map(lambda i: np.asarray(i, np.float64), sampler.injected_noise(state, like))
+    along = 0.0
+    if stiffest is not None and stiffest[1].curvature > 0:
+        direction, strain = tree(stiffest[0]), stiffest[1]
+        inflation = _inflation(sampler, state, direction, strain, injected, temperature, epoch)
+        hot = strain.temperature / temperature > HOT * inflation
+        along = np.inf if hot else float(np.sqrt(inflation) - 1)
+        factor = strain.temperature / temperature if hot else inflation
+        added = temperature / strain.curvature * (min(factor, UNSTABLE) - 1)
+        with np.errstate(all="ignore"):
+            excess = jax.tree.map(lambda e, u, s: _with_added(e, u * added, s), excess, direction, observed)
+    share = jax.tree.map(lambda v, i: v / np.maximum(v + i, tiny), fixed, injected)
     error = jax.tree.map(lambda e: np.sqrt(e) - 1, excess)
     h = np.mean([np.mean(np.asarray(leaf)) for leaf in jax.tree.leaves(at(sampler.step_size, state.step))])
-    return BiasReport(named_leaves(share), named_leaves(error), float(h))
+    return BiasReport(named_leaves(share), named_leaves(error), float(h), stiffest_error=along)
+
+
+def _inflation(
+    sampler: Any, state: Any, direction: Params, strain: Strain, injected: Params, temperature: float, epoch: float
+) -> float:
+    """Sampled over true variance along the stiffest direction: the law at its curvature, whatever the coordinate."""
+    unit = jax.tree.map(lambda i: np.where(i > 0, i, 1.0), injected)
+    precision = jax.tree.map(lambda i: strain.curvature * i, unit)
+    noise = jax.tree.map(lambda i: strain.noise * i, unit)
+    variance = sampler.stationary_variance(state, precision, noise, epoch)
+    weights = jax.tree.map(np.multiply, direction, unit)
+    ratios = jax.tree.map(lambda w, v, p: np.sum(np.where(w > 0, w * v * p, 0)), weights, variance, precision)
+    total = sum(np.sum(w) for w in jax.tree.leaves(weights))
+    return float(sum(jax.tree.leaves(ratios)) / (temperature * total))
+
+
+def _with_added(excess: np.ndarray, added: np.ndarray, observed: np.ndarray) -> np.ndarray:
+    """Observed over true variance, of two explanations the one that moves it further: they see the same error."""
+    left = 1 - added / observed
+    other = np.where(left > (1 + UNSEEN) ** -2, 1 / np.maximum(left, np.finfo(float).tiny), np.inf)
+    return np.where(np.abs(np.log(other)) > np.abs(np.log(excess)), other, excess)
 
 
 def _solve(law: Callable[[Params], Params], observed: Params) -> Params:

@@ -59,7 +59,7 @@ class RunEngine(Protocol):
     def locate(self, state: Any, bad: int) -> tuple[Chunk, str]:
         """The last good stretch before the divergence found at step ``bad``, and what happened then."""
 
-    def probe(self, state: Any) -> dict[str, np.ndarray]:
+    def probe(self, progressed: Progressed) -> dict[str, np.ndarray]:
         """Measurements for the bias report."""
 
     def report(self, progressed: Progressed) -> BiasReport | None:
@@ -215,7 +215,7 @@ def _probe_steps(start: int, burn_in: int, total: int) -> list[int]:
 def _probe(engine: RunEngine, progressed: Progressed) -> None:
     """Measure for the bias report. A model that cannot be measured (not twice differentiable, say) is sampled still."""
     try:
-        found = engine.probe(progressed.state)
+        found = engine.probe(progressed)
     except Exception as error:
         if not progressed.probes:
             warnings.warn(f"no bias report: measuring failed with {type(error).__name__}: {error}", stacklevel=5)

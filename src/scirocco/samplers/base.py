@@ -8,7 +8,7 @@ structure of the position; all calls within one step see the same minibatch.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -51,6 +51,14 @@ class Info(NamedTuple):
 
     step_size: Array
     gradient_norm: Array
+
+
+class Strain(NamedTuple):
+    """What was measured along a direction u = P q, P_jj being one over the injected noise; all over q'u."""
+
+    curvature: Any  # u'Hu
+    noise: Any  # the variance of u'g
+    temperature: Any  # q'(theta - mean) u'g, whose expectation is T if the law is right, Gaussian or not
 
 
 @runtime_checkable
@@ -99,6 +107,11 @@ class KnownLaw(Sampler, Protocol):
 
     def injected_noise(self, state: Any, like: Params) -> Params:
         """The injected noise, as the variance of a gradient noise that would do the same."""
+
+
+def has_law(sampler: object) -> TypeGuard[KnownLaw]:
+    """Whether a sampler knows its own law."""
+    return isinstance(sampler, KnownLaw) and getattr(sampler, "law_known", True)
 
 
 def inner_steps(sampler: Sampler) -> int:

@@ -176,8 +176,9 @@ class Preconditioned:
 
     def injected_noise(self, state: PreconditionedState, like: Params) -> Params:
         """The inner sampler's, in units of theta."""
-        p = self.scale.variance
-        return _like(np.broadcast_to(np.asarray(self.sampler.injected_noise(state.inner, p)), p.shape) / p, like)
+        flat, unravel = ravel_pytree(like)
+        p = self.scale.variance.astype(flat.dtype)
+        return unravel(jnp.broadcast_to(self.sampler.injected_noise(state.inner, p), p.shape) / p)
 
 
 def _flat(tree: Params) -> np.ndarray:

@@ -29,7 +29,7 @@ from scirocco.blocks import split
 from scirocco.chain import Kernel
 from scirocco.estimators import ControlVariate, Estimator, Plain
 from scirocco.estimators.control_variate import anchor
-from scirocco.samplers.base import Auto, KnownLaw, at, automatic
+from scirocco.samplers.base import Auto, at, automatic, has_law
 from scirocco.samplers.preconditioned import Preconditioned, Scale
 from scirocco.tuning.bandit import search, with_settings
 from scirocco.tuning.curvature import Curvature, curvature
@@ -106,7 +106,7 @@ def tune_kernel(make: Make, rows: int, initial: Params, *, free: bool, free_batc
         noise = measure(kernel, kernel.estimator, found.scale, mode, held, temperature)._replace(
             departure=noise.departure
         )
-    known = isinstance(sampler, KnownLaw) and getattr(sampler, "law_known", True)
+    known = has_law(sampler)
     # A sampler that has no law here may depend on where it is, as a Recipe does, and is left in its own coordinates.
     scale = found.scale if hasattr(sampler, "injected_noise") else None
     if known:

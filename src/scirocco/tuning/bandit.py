@@ -21,7 +21,7 @@ import numpy as np
 
 from scirocco.chain import ChainState, Kernel
 from scirocco.diagnostics.ksd import ksd
-from scirocco.samplers.base import KnownLaw, at
+from scirocco.samplers.base import at, has_law
 from scirocco.samplers.preconditioned import Preconditioned, Scale
 from scirocco.trees import all_finite
 from scirocco.tuning.report import Trial
@@ -144,7 +144,7 @@ def _runner(kernel: Kernel, scale: Scale | None) -> tuple[Callable[..., Any], Ca
             return state, (state.sampler.position, score(jax.random.fold_in(inner, 2**30), state))
 
         state, (positions, scores) = jax.lax.scan(draw, state, jnp.arange(DRAWS, dtype=jnp.int32))
-        noise, curved = bound.probe(jax.random.fold_in(key, 2**30), state, data, PROBES)
+        noise, curved, *_ = bound.probe(jax.random.fold_in(key, 2**30), state, data, PROBES)
         return {"state": state, "positions": positions, "scores": scores, "noise": noise, "curvature": curved}
 
     return begin, run
@@ -169,7 +169,7 @@ def _foretold(kernel: Kernel, fields: dict[str, Any]) -> float | None:
     Typical is the median over its coordinates: single ones of a short chain say little.
     """
     sampler, state = kernel.sampler, fields["state"].sampler
-    if not isinstance(sampler, KnownLaw) or not getattr(sampler, "law_known", True):
+    if not has_law(sampler):
         return None
     temperature = float(at(sampler.temperature, state.step))
     tiny = np.finfo(np.float32).tiny
