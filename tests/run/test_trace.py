@@ -128,14 +128,14 @@ def test_summaries_of_many_coordinates_are_thinned_and_of_few_draws_modest():
 # The bias report against the truth.
 
 
-def _gaussian_run(sampler, *, size=2000, batch=200, estimator=None, correlated=False, seed=0, **options):
+def _gaussian_run(sampler, *, draws=4000, size=2000, batch=200, estimator=None, correlated=False, seed=0, **options):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(size, 3)).astype(np.float32)
     if correlated:
         x[:, 1] = 0.7 * x[:, 0] + np.sqrt(1 - 0.7**2) * x[:, 1]
     y = (x @ np.array([1.0, -1.0, 0.5]) + rng.normal(size=size)).astype(np.float32)
     target = sc.Target(lambda w: -0.5 * jnp.sum(w**2), lambda w, r: -0.5 * (r[1] - r[0] @ w) ** 2, (x, y))
-    trace = sc.sample(target, sampler, jnp.array([1.0, -1.0, 0.5]), num_samples=4000, burn_in=1000, thin=3, chains=8,
+    trace = sc.sample(target, sampler, jnp.array([1.0, -1.0, 0.5]), num_samples=draws, burn_in=1000, thin=3, chains=8,
                       batch_size=batch, estimator=estimator, seed=seed, **options)  # fmt: skip
     trace.truth = np.diag(np.linalg.inv(np.eye(3) + x.T.astype(float) @ x))
     return trace
@@ -170,12 +170,12 @@ def test_the_report_finds_the_error_of_the_sd(name):
 
 
 def test_the_report_warns_and_does_not():
-    bad = _gaussian_run(sc.SGLD(1e-4), batch=20)
+    bad = _gaussian_run(sc.SGLD(1e-4), batch=20, draws=500)
     assert not bad.bias.trusted
     text = str(bad.summary())
     assert "R-hat and ESS CANNOT BE TRUSTED" in text
     assert "minibatch noise" in text
-    good = _gaussian_run(sc.SGLD(2e-5), estimator=sc.ControlVariate())
+    good = _gaussian_run(sc.SGLD(2e-5), estimator=sc.ControlVariate(), draws=500)
     assert good.bias.trusted
     assert "R-hat and ESS describe the posterior" in str(good.summary())
 
