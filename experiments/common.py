@@ -202,6 +202,19 @@ def outline(axes: Axes, shares: np.ndarray, bins: np.ndarray, colour: str, label
     axes.set_ylim(bottom=0)
 
 
+def boxes(axes: Axes, kinds: dict[str, tuple[Sequence[np.ndarray], str]]) -> None:
+    """Box plots side by side for each run; ``kinds`` has the values of all runs and a colour by label."""
+    for number, (label, (values, colour)) in enumerate(kinds.items()):
+        places = np.arange(len(values)) + 0.8 * ((number + 0.5) / len(kinds) - 0.5)
+        made = axes.boxplot(list(values), positions=places, widths=0.6 / len(kinds), patch_artist=True,
+                            manage_ticks=False, flierprops={"markersize": 1.5, "markeredgewidth": 0.3},
+                            medianprops={"color": INK})  # fmt: skip
+        for box in made["boxes"]:
+            box.set(facecolor=colour, linewidth=0.6)
+        made["boxes"][0].set_label(label)
+        axes.set_xticks(range(len(values)), [str(1 + i) for i in range(len(values))])
+
+
 def tidy(axes: Axes, title: str, x: str, y: str, *, legend: str | None = "best") -> None:
     """Labels, a light grid and no box."""
     axes.set_title(title, fontsize=10)

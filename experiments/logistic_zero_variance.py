@@ -38,7 +38,6 @@ import jax.numpy as jnp
 import logistic_growing_data as growing
 import numpy as np
 from common import COLOURS, FILL, INK, Claim
-from matplotlib.axes import Axes
 
 import scirocco as sc
 from scirocco.batches import WithReplacement
@@ -213,9 +212,7 @@ def draw(results: Results, path: Path) -> None:
     kinds = {"as sampled": (chains.raw, FILL), "corrected": (chains.corrected[CONTROLLED], COLOURS[0]),
              "by plain gradients": (chains.corrected[PLAIN], COLOURS[1]),
              "at corrected parameters": (chains.parameters, COLOURS[2])}  # fmt: skip
-    for number, (label, (values, colour)) in enumerate(kinds.items()):
-        _boxes(boxes, values, number, len(kinds), colour, label)
-    boxes.set_xticks(range(len(chains.raw)), [str(1 + i) for i in range(len(chains.raw))])
+    common.boxes(boxes, kinds)
     common.tidy(boxes, f"log predictive density over the draws, {size:,} rows", "run", "log predictive density")
     for kind, colour in COLOUR.items():
         sizes = sorted(results)
@@ -226,16 +223,6 @@ def draw(results: Results, path: Path) -> None:
     shares.set(xscale="log", ylim=(-5, 105))
     common.tidy(shares, "variance removed", "rows N", "per cent")
     figure.savefig(path)
-
-
-def _boxes(axes: Axes, values: np.ndarray, number: int, of: int, colour: str, label: str) -> None:
-    places = np.arange(len(values)) + 0.8 * ((number + 0.5) / of - 0.5)
-    made = axes.boxplot(values.T, positions=places, widths=0.6 / of, patch_artist=True, manage_ticks=False,
-                        flierprops={"markersize": 1.5, "markeredgewidth": 0.3},
-                        medianprops={"color": INK})  # fmt: skip
-    for box in made["boxes"]:
-        box.set(facecolor=colour, linewidth=0.6)
-    made["boxes"][0].set_label(label)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -40,8 +40,7 @@ import common
 import jax
 import jax.numpy as jnp
 import numpy as np
-from common import COLOURS, FILL, INK, Claim
-from matplotlib.axes import Axes
+from common import COLOURS, FILL, Claim
 from rating_chains import TAU, Chains, Program, Ratings, Settings, ratings
 
 import scirocco as sc
@@ -212,21 +211,9 @@ def draw(results: Results, path: Path) -> None:
         kinds = {"as sampled": ([c.raw for c in made], FILL),
                  "corrected by few columns": ([c.corrected for c in made], COLOURS[0]),
                  "at corrected parameters": ([c.parameters for c in made], COLOURS[2])}  # fmt: skip
-        for number, (label, (values, colour)) in enumerate(kinds.items()):
-            _boxes(axes, np.array(values), number, len(kinds), colour, label)
-        axes.set_xticks(range(len(made)), [str(1 + i) for i in range(len(made))])
+        common.boxes(axes, kinds)
         common.tidy(axes, f"log predictive density over the draws, {name}", "run", "log predictive density")
     figure.savefig(path)
-
-
-def _boxes(axes: Axes, values: np.ndarray, number: int, of: int, colour: str, label: str) -> None:
-    places = np.arange(len(values)) + 0.8 * ((number + 0.5) / of - 0.5)
-    made = axes.boxplot(values.T, positions=places, widths=0.6 / of, patch_artist=True, manage_ticks=False,
-                        flierprops={"markersize": 1.5, "markeredgewidth": 0.3},
-                        medianprops={"color": INK})  # fmt: skip
-    for box in made["boxes"]:
-        box.set(facecolor=colour, linewidth=0.6)
-    made["boxes"][0].set_label(label)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
