@@ -21,7 +21,7 @@ from scirocco.blocks import Block, apply, split
 from scirocco.estimators import Estimator, Plain
 from scirocco.samplers.base import Info, Sampler, Strain, automatic, inner_steps
 from scirocco.target import Target, merge
-from scirocco.trees import inner, signs_like
+from scirocco.trees import at_least_single, inner, signs_like
 from scirocco.types import Array, Data, Key, Params
 
 
@@ -155,22 +155,26 @@ class Kernel:
         The diagonal of the Hessian is Hutchinson's estimate E[z * (H z)] with random signs z, noisy entry by entry,
         good in its sum. A sampler in coordinates of its own says with ``marginal`` which gradient each parameter feels.
 
-        With a ``covector`` q also one power iteration towards the direction that the step size strains most. The drift
-        of a step is proportional to P grad U, with P_jj one over the injected noise; what matters are the eigenvalues
-        of P H, and the direction is u = P q. ``centre`` is the mean of the chain.
+        With a ``covector`` q also one power iteration towards the direction that the step size strains most. A step
+        moves by P grad U, with P_jj the sampler's ``drift_scale``; what matters are the eigenvalues of P H, and the
+        direction is u = P q. ``centre`` is the mean of the chain; gradients there, from the same minibatches, are taken
+        off for the temperature, because minibatch noise is mostly the same at both.
         """
         position = state.sampler.position
         marginal: Callable[[Params], Params] = getattr(self.sampler, "marginal", lambda tree: tree)
         back: Callable[[Params], Params] = getattr(self.sampler, "marginal_transposed", lambda tree: tree)
         u = None
         if covector is not None:
-            injected = self.sampler.injected_noise(state.sampler, position)  # type: ignore[attr-defined]
-            u = jax.tree.map(lambda q, i: q / jnp.where(i > 0, i, 1), marginal(covector), injected)
+            drift = self.sampler.drift_scale(state.sampler, at_least_single(position))  # type: ignore[attr-defined]
+            u = jax.tree.map(jnp.multiply, marginal(covector), drift)
 
-        def once(number: Array) -> tuple[Params, Params, Params]:
+        def estimate(place: Params, batch: Batch) -> Params:
+            return self.estimator.estimate(self.target, state.estimator, place, state.held, batch)[0]
+
+        def once(number: Array) -> tuple[Params, Params, Params, Params]:
             draw_key, sign_key = jax.random.split(jax.random.fold_in(key, number))
             _, batch = self.draw.draw(draw_key, self.draw.init(draw_key), jnp.int32(0), data)
-            gradient, _ = self.estimator.estimate(self.target, state.estimator, position, state.held, batch)
+            gradient = estimate(position, batch)
             signs = signs_like(sign_key, position)
             directions = jax.tree.map(lambda *rows: jnp.stack(rows), back(signs), *([] if u is None else [u]))
 
@@ -182,21 +186,29 @@ class Kernel:
             products = jax.vmap(times)(directions)
             curved = marginal(jax.tree.map(lambda rows: rows[0], products))
             strained = jax.tree.map(lambda rows: rows[-1], products)
-            return gradient, jax.tree.map(jnp.multiply, signs, curved), strained
+            fall = gradient if u is None else jax.tree.map(jnp.subtract, gradient, estimate(centre, batch))
+            return gradient, jax.tree.map(jnp.multiply, signs, curved), strained, fall
 
-        gradients, diagonals, products = jax.lax.map(once, jnp.arange(repeats, dtype=jnp.int32))
+        measured = jax.lax.map(once, jnp.arange(repeats, dtype=jnp.int32))
+        gradients, diagonals, products, falls = measured
         noise = jax.tree.map(lambda g: jnp.var(g, axis=0, ddof=1), jax.vmap(marginal)(gradients))
-        diagonal, product = jax.tree.map(lambda rows: jnp.mean(rows, axis=0), (diagonals, products))
+        diagonal = jax.tree.map(lambda rows: jnp.mean(rows, axis=0), diagonals)
         if u is None:
             return Probe(noise, diagonal, None, None, None)
-        length, slopes = inner(covector, u), jax.vmap(lambda g: inner(u, g))(gradients)
-        away = inner(covector, jax.tree.map(jnp.subtract, position, centre))
+        product, fall = (
+            jax.tree.map(lambda rows: jnp.mean(rows, axis=0), at_least_single(t)) for t in (products, falls)
+        )
+        length, stretched = inner(covector, u), inner(u, product)
+        away = inner(covector, at_least_single(jax.tree.map(jnp.subtract, position, centre)))
+        slopes = jax.vmap(lambda g: inner(u, g))(at_least_single(gradients))
+        # The sign keeps q from turning round, and its mean over probes from vanishing, where the curvature is negative.
+        size = jnp.where(stretched < 0, -1, 1) * jnp.sqrt(inner(product, product))
         return Probe(
             noise,
             diagonal,
-            jax.tree.map(lambda p: p / jnp.sqrt(inner(product, product)), product),
+            jax.tree.map(lambda p: p / size, product),
             jax.tree.map(lambda x: x * x / length, u),
-            Strain(inner(u, product) / length, jnp.var(slopes, ddof=1) / length, away * jnp.mean(slopes) / length),
+            Strain(stretched / length, jnp.var(slopes, ddof=1) / length, away * inner(u, fall) / length),
         )
 
     # The host's part.

@@ -21,7 +21,7 @@ from scirocco.run.recording import Recording
 from scirocco.run.runner import Chunk, Progressed
 from scirocco.run.trace import GRADIENT
 from scirocco.samplers.base import Info, Strain, has_law
-from scirocco.trees import named_leaves, normal_like
+from scirocco.trees import at_least_single, named_leaves, normal_like
 from scirocco.types import Array, Data, Key, Params
 
 DRAW_BYTES = 16 * 2**20  # of draws that a chunk may hold before it hands them over
@@ -155,7 +155,7 @@ class Engine:
             )
             drawn = self.recording.is_draw(state.step)
             weight = drawn.astype(jnp.float32)
-            deviation = jax.tree.map(lambda x, r: _at_least_single(x - r), _floating(state.position), reference)
+            deviation = jax.tree.map(lambda x, r: at_least_single(x - r), _floating(state.position), reference)
             first = jax.tree.map(lambda s, x: s + weight * x, first, deviation)
             second = jax.tree.map(lambda s, x: s + weight * x * x, second, deviation)
             return state, buffers, count + drawn.astype(jnp.int32), first, second
@@ -163,7 +163,7 @@ class Engine:
         reference = _floating(state.position)
         shapes = jax.eval_shape(collect, keys, state, data)
         buffers = jax.tree.map(lambda s: jnp.zeros((self.capacity, *s.shape), s.dtype), shapes)
-        zeros = jax.tree.map(lambda r: jnp.zeros_like(_at_least_single(r)), reference)
+        zeros = jax.tree.map(lambda r: jnp.zeros_like(at_least_single(r)), reference)
         state, buffers, count, first, second = jax.lax.while_loop(
             lambda c: (c[0].step < until) & (c[2] < self.capacity),
             segment,
@@ -194,28 +194,29 @@ class Engine:
     def probe(self, progressed: Progressed) -> dict[str, np.ndarray]:
         """Gradient noise, curvature and the sampler's own state where the chains are, averaged over some of them.
 
-        Also the direction that strains the step most, by power iterations that go on from where the last probe ended.
+        Also the direction that strains the step most, by power iterations that go on from those of earlier probes.
         """
         state = progressed.state
         data = self.kernel.data_at(int(state.step))
         like = jax.tree.map(lambda leaf: leaf[0], state.sampler.position)
 
-        def tree(values: dict[str, np.ndarray]) -> Params:
+        def tree(values: dict[str, np.ndarray], like: Params) -> Params:
             leaves = [jnp.asarray(values[name], leaf.dtype) for name, leaf in named_leaves(like).items()]
             return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
         some = range(min(self.chains, PROBE_CHAINS))
         known = checkpoint.part(progressed.probed, "covector")
-        covector = tree(known) if known else None
+        covector = tree(known, at_least_single(like)) if known else None
         rounds = 1
         if covector is None and has_law(self.kernel.sampler):
-            covector, rounds = normal_like(jax.random.key(self.kernel.seed), like), -(-POWER_ITERATIONS // len(some))
+            covector = normal_like(jax.random.key(self.kernel.seed), at_least_single(like))
+            rounds = -(-POWER_ITERATIONS // len(some))
         centres = progressed.moments.mean or _on_host(_floating(state.position))  # there may be no draw yet
         for number in range(rounds):
             each = []
             for c in some:
                 key = jax.random.fold_in(self._probe_keys[c], number)
-                centre = tree({name: mean[c] for name, mean in centres.items()})
+                centre = tree({name: mean[c] for name, mean in centres.items()}, like)
                 each.append(self._probe(key, _chain(state, c), data, covector, centre))
                 covector = each[-1].covector
         found = jax.tree.map(lambda *parts: np.mean(parts, axis=0), *each)._replace(covector=covector)
@@ -338,11 +339,6 @@ def _chained(tree: Any) -> Any:
     if isinstance(tree, ChainState):
         return jax.tree.map(lambda x: x[None], tree)._replace(step=tree.step)
     return jax.tree.map(lambda x: x[None], tree)
-
-
-def _at_least_single(x: Array) -> Array:
-    """Sums of half-precision numbers are made in single precision."""
-    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
 def _on_host(tree: dict[str, Array]) -> dict[str, np.ndarray]:

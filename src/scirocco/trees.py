@@ -31,6 +31,11 @@ def inner(a: Params, b: Params) -> Array:
     return sum(jax.tree.leaves(jax.tree.map(lambda x, y: jnp.sum(x * y), a, b)), start=jnp.zeros(()))
 
 
+def at_least_single(tree: Params) -> Params:
+    """The leaves in single precision at least."""
+    return jax.tree.map(lambda x: x.astype(jnp.promote_types(x.dtype, jnp.float32)), tree)
+
+
 def zeros_like(tree: Params) -> Params:
     """Zeros with the structure of ``tree``."""
     return jax.tree.map(jnp.zeros_like, tree)

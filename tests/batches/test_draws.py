@@ -135,3 +135,14 @@ def test_integers_are_the_floor_of_a_fraction_of_64_bits(top):
     words[0, 4:20] = -(-np.arange(16) * 2**32 // top) % 2**32  # where the second word decides
     exact = [(int(high) * 2**32 + int(low)) * top >> 64 for high, low in words.T]
     np.testing.assert_array_equal(below(jnp.asarray(words), top), exact)
+
+
+@pytest.mark.parametrize(
+    "batching", [Shuffled(), Shuffled(2), RandomBlocks(2), WithReplacement(), Weighted(np.ones(40))]
+)
+def test_draws_are_the_same_in_double_precision(batching):
+    """The random words must have 32 bits, also where JAX would take 64."""
+    expected, _ = draws(batching, 40, 5, 50)
+    with jax.enable_x64(True):
+        found, _ = draws(batching, 40, 5, 50)
+    np.testing.assert_array_equal(found, expected)

@@ -59,7 +59,7 @@ def test_settings_are_only_stored(model):
         again.predict(np.zeros((2, 2)))
 
 
-@pytest.mark.parametrize("model", QUICK_MODELS[:1] + QUICK_MODELS[2:], ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize("model", QUICK_MODELS, ids=lambda m: type(m).__name__)
 def test_every_model_survives_a_file(model, tmp_path):
     x = RNG.normal(size=(60, 2))
     y = (x[:, 0] > 0).astype(int)

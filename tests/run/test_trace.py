@@ -224,6 +224,40 @@ def test_the_report_names_an_unstable_step():
     assert "The main cause is the step size: take a smaller step_size" in str(trace.bias)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_small_minibatches_are_not_mistaken_for_an_unstable_step(seed):
+    """2,000 minibatches an epoch: the noise of one gradient is 45 times the gradient of a typical draw."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=20_000).astype(np.float32)
+    target = sc.Target(lambda m: 0.0 * m, lambda m, x: -0.5 * (x - m) ** 2, x)
+    trace = sc.sample(
+        target, sc.SGLD(1e-8), jnp.array(x.mean()), num_samples=2000, burn_in=0, thin=20, batch_size=10, seed=seed,
+        progress=False,
+    )  # fmt: skip
+    assert trace.bias.stable
+    assert 0 < trace.bias.stiffest_error < 0.5  # sqrt(1 + h V / 2) - 1 = 0.095, V = N^2 / n
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        sc.UnderdampedLangevin({"a": 1.0, "b": 0.01}, friction=1.0),
+        sc.UnderdampedLangevin(0.5, friction={"a": 0.1, "b": 10.0}),
+    ],
+    ids=["step sizes", "frictions"],
+)
+def test_the_report_follows_step_sizes_and_frictions_of_single_parameters(sampler):
+    """BAOAB has no error on a Gaussian, whatever the friction, up to h^2 lambda = 4."""
+    precision = {"a": 0.5, "b": 500.0} if isinstance(sampler.step_size, dict) else {"a": 4.0, "b": 4.0}
+    target = sc.Target(
+        lambda p: -0.5 * sum(precision[name] * p[name] ** 2 for name in p), lambda p, x: 0.0 * x, np.ones(4)
+    )
+    start = {"a": jnp.zeros(()), "b": jnp.zeros(())}
+    trace = sc.sample(target, sampler, start, num_samples=2000, burn_in=200, thin=5, batch_size=1.0, progress=False)
+    assert trace.bias.trusted
+    assert abs(trace.bias.stiffest_error) < 0.01
+
+
 def test_the_share_of_minibatch_noise():
     """h V / (h V + 2 T) with V known for the mean of a normal."""
     x = np.random.default_rng(0).normal(size=1000).astype(np.float32)

@@ -107,7 +107,7 @@ class _Shuffled:
 
     def _shuffle(self, key: Key, epoch: Int[Array, ""]) -> tuple[Int[Array, " blocks"], Int[Array, ""]]:
         # One call for both: each call of the generator takes 0.2 s to compile.
-        words = jax.random.bits(jax.random.fold_in(key, epoch), (self.blocks + 2,))
+        words = jax.random.bits(jax.random.fold_in(key, epoch), (self.blocks + 2,), jnp.uint32)
         order = jnp.argsort(words[2:]).astype(jnp.int32)
         return order, below(words[:2], self.resident if self.ring else 1)
 

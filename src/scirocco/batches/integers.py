@@ -1,7 +1,7 @@
 """Uniform integers below a bound from one call of JAX's generator, where ``jax.random.randint`` makes three.
 
 Each call takes about 0.2 s to compile. The integer is floor(u top), u being the fraction whose first 64 bits are two
-random words: no integer's probability is off by more than top / 2^64.
+random words: no integer's probability is off by more than the fraction top / 2^64 of itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def integers(key: Key, shape: tuple[int, ...], top: int | np.ndarray) -> Array:
     >>> integers(jax.random.key(0), (3,), 1)
     Array([0, 0, 0], dtype=int32)
     """
-    return below(jax.random.bits(key, (2, *shape)), top)
+    return below(jax.random.bits(key, (2, *shape), jnp.uint32), top)
 
 
 def below(words: Array, top: int | np.ndarray) -> Array:

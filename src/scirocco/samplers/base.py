@@ -54,7 +54,7 @@ class Info(NamedTuple):
 
 
 class Strain(NamedTuple):
-    """What was measured along a direction u = P q, P_jj being one over the injected noise; all over q'u."""
+    """What was measured along a direction u = P q, P being what multiplies grad U in a step; all over q'u."""
 
     curvature: Any  # u'Hu
     noise: Any  # the variance of u'g
@@ -107,6 +107,9 @@ class KnownLaw(Sampler, Protocol):
 
     def injected_noise(self, state: Any, like: Params) -> Params:
         """The injected noise, as the variance of a gradient noise that would do the same."""
+
+    def drift_scale(self, state: Any, like: Params) -> Params:
+        """What multiplies grad U of each parameter in the recursion of the positions; for compiled code too."""
 
 
 def has_law(sampler: object) -> TypeGuard[KnownLaw]:

@@ -180,6 +180,12 @@ class Preconditioned:
         p = self.scale.variance.astype(flat.dtype)
         return unravel(jnp.broadcast_to(self.sampler.injected_noise(state.inner, p), p.shape) / p)
 
+    def drift_scale(self, state: PreconditionedState, like: Params) -> Params:
+        """The inner sampler's, in units of theta."""
+        flat, unravel = ravel_pytree(like)
+        p = self.scale.variance.astype(flat.dtype)
+        return unravel(jnp.broadcast_to(self.sampler.drift_scale(state.inner, p), p.shape) * p)
+
 
 def _flat(tree: Params) -> np.ndarray:
     """The leaves in one vector, in float64 on the host."""

@@ -103,3 +103,8 @@ class PSGLD:
         del like
         temperature = at(self.temperature, state.step)
         return jax.tree.map(lambda h: 2 * temperature / h, self._step_sizes(state))
+
+    def drift_scale(self, state: PSGLDState, like: Params) -> Params:
+        """H G."""
+        del like
+        return self._step_sizes(state)

@@ -124,3 +124,7 @@ class SGHMC:
         """2 (A T - B) / h."""
         time = self._time(state)
         return jax.tree.map(lambda h, d: 2 * d / h, spread(self.step_size, time, like), self._diffusion(time, like))
+
+    def drift_scale(self, state: LangevinState, like: Params) -> Params:
+        """h^2: a kick of h by the gradient moves the position by h times that."""
+        return jax.tree.map(lambda h: h * h, spread(self.step_size, self._time(state), like))

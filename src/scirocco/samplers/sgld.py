@@ -76,3 +76,7 @@ class SGLD:
         """2 T / h: the variance that a gradient noise would need to do what the injected noise does."""
         temperature = at(self.temperature, state.step)
         return jax.tree.map(lambda h: 2 * temperature / h, spread(self.step_size, state.step, like))
+
+    def drift_scale(self, state: SGLDState, like: Params) -> Params:
+        """H."""
+        return spread(self.step_size, state.step, like)

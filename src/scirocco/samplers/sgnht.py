@@ -130,3 +130,7 @@ class SGNHT:
         """2 A T / h."""
         temperature = at(self.temperature, state.step)
         return jax.tree.map(lambda h: 2 * self.diffusion * temperature / h, spread(self.step_size, state.step, like))
+
+    def drift_scale(self, state: SGNHTState, like: Params) -> Params:
+        """h^2, as for SGHMC."""
+        return jax.tree.map(lambda h: h * h, spread(self.step_size, state.step, like))
