@@ -208,7 +208,7 @@ class SparseSAGA:
         gradient = jax.tree.map(
             lambda p, t, c: p + t + batch.weights * c, target.prior_gradient(position, held), state.total, noisy
         )
-        rows = jax.tree.map(lambda a, b: a.at[at].set(b), state.rows, new)
+        rows = jax.tree.map(lambda a, c: a.at[at].add(c), state.rows, first)
         return gradient, Table(rows, jax.tree.map(jnp.add, state.total, fresh), last)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,8 @@ import pytest
 
 import scirocco as sc
 from scirocco.batches import Batch
+from scirocco.engine import Engine
+from scirocco.run.recording import Recording
 from scirocco.tuning import lipschitz_constants
 
 RNG = np.random.default_rng(0)
@@ -158,3 +161,14 @@ def test_full_sums_are_accumulated_in_float64():
     centre = jnp.float32(1000.0)
     exact = np.sum(np.float64(centre) - x.astype(np.float64))
     assert float(target.full_gradient(centre)) == pytest.approx(exact, rel=1e-3)
+
+
+def test_the_table_of_saga_is_not_copied_at_every_step():
+    """XLA writes into a buffer only if all that reads it comes before; a copy of the table costs more than the step."""
+    x = np.ones((5003, 3), np.float32)
+    target = sc.Target(lambda m: -0.5 * jnp.sum(m**2), lambda m, x: -0.5 * jnp.sum((x - m) ** 2), x)
+    kernel = sc.kernel(target, sc.SGLD(1e-5), estimator=sc.SAGA(), batch_size=10)
+    engine = Engine(kernel, jnp.zeros(3), chains=1, recording=Recording(0, 10))
+    compiled = engine._advance.lower(engine._step_keys, engine.init(), kernel.data_at(0), jnp.int32(10)).compile()
+    copies = re.findall(r"= f32\[(?:1,)?5003,3\]\S* copy\((\S+)\)", compiled.as_text())
+    assert copies == ["%state_estimator_table.1"]  # the argument, which stays as it is

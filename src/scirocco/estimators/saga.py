@@ -84,6 +84,8 @@ class SAGA:
         change = jax.tree.map(lambda g, t: g - t[rows], new, state.table)
         prior = target.prior_gradient(position, held)
         gradient = jax.tree.map(lambda p, s, c: p + s + jnp.tensordot(weights, c, 1), prior, state.total, change)
-        table = jax.tree.map(lambda t, g: t.at[rows].set(g), state.table, new)
-        total = jax.tree.map(lambda s, c: s + jnp.tensordot(counts, c, 1), state.total, change)
+        # What is written must depend on what was read: otherwise XLA copies the whole table at every step.
+        first = jax.tree.map(lambda c: c * counts.astype(c.dtype).reshape(-1, *(1,) * (c.ndim - 1)), change)
+        table = jax.tree.map(lambda t, c: t.at[rows].add(c), state.table, first)
+        total = jax.tree.map(lambda s, c: s + jnp.sum(c, axis=0), state.total, first)
         return gradient, SAGAState(table, total, last)
