@@ -10,6 +10,7 @@ from experiments_support import holds
 pytest.importorskip("matplotlib", reason="the experiments need scirocco[experiments]")
 
 
+@pytest.mark.slow
 def test_control_variates_calm_a_logistic_regression_and_their_gradients_are_counted(play, monkeypatch):
     module, found, claims = play("logistic_growing_data")
     (size,) = found.sizes
@@ -49,6 +50,7 @@ def test_the_mode_of_a_laplace_prior_has_zeros_where_the_data_say_little(load):
     assert module.log_predictive(beta[None], x, y) == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_gradients_of_control_variates_correct_a_log_predictive_density_and_plain_ones_do_not(play):
     module, found, claims = play("logistic_zero_variance")
     assert holds(claims, "the correction reduces the variance well")

@@ -48,6 +48,7 @@ def test_the_six_samplers_explore_two_components_as_their_steps_allow(play):
     assert module.distance(np.zeros((4, 2)), np.array([[0, 0], [0, 0], [9, 9], [0, 0.5]])) == pytest.approx(0.5)
 
 
+@pytest.mark.slow
 def test_control_variates_quieten_the_log_loss_of_logistic_regression(play, monkeypatch):
     module, found, claims = play("six_samplers_logistic")
     for method in ("SGLD", "SGHMC"):  # a thermostat absorbs the noise: its two short chains differ as much by chance

@@ -59,7 +59,11 @@ def test_settings_are_only_stored(model):
         again.predict(np.zeros((2, 2)))
 
 
-@pytest.mark.parametrize("model", QUICK_MODELS, ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize(
+    "model",
+    [pytest.param(m, marks=pytest.mark.slow) if "Classifier" in type(m).__name__ else m for m in QUICK_MODELS],
+    ids=lambda m: type(m).__name__,
+)
 def test_every_model_survives_a_file(model, tmp_path):
     x = RNG.normal(size=(60, 2))
     y = (x[:, 0] > 0).astype(int)

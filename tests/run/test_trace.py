@@ -224,7 +224,7 @@ def test_the_report_names_an_unstable_step():
     assert "The main cause is the step size: take a smaller step_size" in str(trace.bias)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.slow) for s in (1, 2))])
 def test_small_minibatches_are_not_mistaken_for_an_unstable_step(seed):
     """2,000 minibatches an epoch: the noise of one gradient is 45 times the gradient of a typical draw."""
     rng = np.random.default_rng(0)
