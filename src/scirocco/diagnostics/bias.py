@@ -79,7 +79,7 @@ class BiasReport:
                 f"{self.stiffest_error:+.1%}"
             )
         if self.trusted:
-            lines.append(f"  below {LIMIT:.0%}: R-hat and ESS describe the posterior")
+            lines.append(f"  below {LIMIT:.0%} for every parameter: R-hat and ESS describe the posterior")
         else:
             noisy = self.exact_steps or (self.stable and np.median(share) > 0.5)
             cause = "minibatch noise" if noisy else "the step size"
