@@ -7,6 +7,8 @@ An experiment is one file that always reads in the same order: what the source c
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -158,6 +160,15 @@ def running_mean(values: np.ndarray, points: int = 400) -> tuple[np.ndarray, np.
 
 
 # The report.
+
+
+def stored(name: str) -> dict[str, np.ndarray]:
+    """The arrays of a file in the folder named by SCIROCCO_DATA."""
+    path = Path(os.environ.get("SCIROCCO_DATA", "")) / f"{name}.npz"
+    if "SCIROCCO_DATA" not in os.environ or not path.is_file():
+        sys.exit(f"full mode needs real data: set SCIROCCO_DATA to the folder that holds {name}.npz")
+    with np.load(path) as arrays:
+        return dict(arrays)
 
 
 def play(

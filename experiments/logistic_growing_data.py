@@ -32,8 +32,6 @@ mode reads ``covertype.npz`` in the folder named by SCIROCCO_DATA. Short mode dr
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -149,11 +147,8 @@ def rows(mode: str, held_out: int) -> Rows:
 
 def covertype() -> tuple[np.ndarray, np.ndarray]:
     """A column of ones, measurements scaled to [0, 1] and indicators; lodgepole pine or not."""
-    path = Path(os.environ.get("SCIROCCO_DATA", "")) / "covertype.npz"
-    if "SCIROCCO_DATA" not in os.environ or not path.is_file():
-        sys.exit("full mode needs real data: set SCIROCCO_DATA to the folder that holds covertype.npz")
-    with np.load(path) as stored:
-        measured, wilderness, soil, kind = (stored[k] for k in ("quantitative", "wilderness", "soil", "cover_type"))
+    stored = common.stored("covertype")
+    measured, wilderness, soil, kind = (stored[k] for k in ("quantitative", "wilderness", "soil", "cover_type"))
     low, high = measured.min(axis=0), measured.max(axis=0)
     scaled = (measured - low) / (high - low).astype(np.float32)
     parts = np.ones((len(kind), 1)), scaled, np.eye(4)[wilderness], np.eye(40)[soil]

@@ -7,12 +7,10 @@ Precisions are drawn between two stretches of ``THIN`` iterations, as in the pro
 
 from __future__ import annotations
 
-import os
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+import common
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -63,11 +61,8 @@ def ratings(mode: str) -> Ratings:
         p, q = rng.normal(size=(users, 2)), rng.normal(size=(items, 2))
         given = 3 + 0.7 * np.sum(p[pairs[:, 0]] * q[pairs[:, 1]], axis=1) + rng.normal(0, 0.6, count)
     else:
-        path = Path(os.environ.get("SCIROCCO_DATA", "")) / "ml100k.npz"
-        if "SCIROCCO_DATA" not in os.environ or not path.is_file():
-            sys.exit("full mode needs real data: set SCIROCCO_DATA to the folder that holds ml100k.npz")
-        with np.load(path) as stored:
-            pairs, given = np.stack([stored["user"], stored["item"]], axis=1), stored["rating"]
+        stored = common.stored("ml100k")
+        pairs, given = np.stack([stored["user"], stored["item"]], axis=1), stored["rating"]
         users, items = (int(n) for n in pairs.max(axis=0) + 1)
     order = rng.permutation(len(given))
     border = 4 * len(given) // 5

@@ -29,8 +29,6 @@ sizes in proportion to 1/N and minibatches of 20 the noise has the same share, a
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,15 +149,6 @@ def follow(
     return np.asarray(jax.jit(run)(keys, starts, centred, kernel.data_at(0), given))
 
 
-def stored(name: str) -> dict[str, np.ndarray]:
-    """The arrays of a file in the folder named by SCIROCCO_DATA."""
-    path = Path(os.environ.get("SCIROCCO_DATA", "")) / f"{name}.npz"
-    if "SCIROCCO_DATA" not in os.environ or not path.is_file():
-        sys.exit(f"full mode needs real data: set SCIROCCO_DATA to the folder that holds {name}.npz")
-    with np.load(path) as arrays:
-        return dict(arrays)
-
-
 def settled(loss: np.ndarray) -> np.ndarray:
     """Records before each chain first comes within 3 sd of the mean of its second half: its burn-in."""
     late = loss[:, loss.shape[1] // 2 :]
@@ -230,7 +219,7 @@ def examples(mode: str, held_out: int) -> Examples:
         logit = (x - x.mean(axis=0)) @ rng.normal(size=x.shape[1]) * 3
         y = rng.random(x.shape[0]) < 1 / (1 + np.exp(-logit))
     else:
-        found = stored("covertype")
+        found = common.stored("covertype")
         scale = found["quantitative"].astype(np.float32)
         scale = (scale - scale.min(axis=0)) / np.ptp(scale, axis=0)
         x = np.hstack([scale, np.eye(4)[found["wilderness"]], np.eye(40)[found["soil"]]])

@@ -30,7 +30,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from common import Claim
-from six_samplers_logistic import COLOUR, CONTROLLED, METHODS, PLAIN, cost, curves, descend, follow, stored
+from six_samplers_logistic import COLOUR, CONTROLLED, METHODS, PLAIN, cost, curves, descend, follow
 from sklearn.datasets import load_digits
 
 import scirocco as sc
@@ -100,7 +100,7 @@ def images(mode: str) -> tuple[Images, Images]:
         x, digit = (found.data / 16).astype(np.float32), found.target.astype(np.int32)
         order = np.random.default_rng(0).permutation(digit.size)
         return (x[order[500:]], digit[order[500:]]), (x[order[:500]], digit[order[:500]])
-    every = stored("mnist")
+    every = common.stored("mnist")
     return tuple(
         ((every[f"x_{part}"][first:] / 255).astype(np.float32), every[f"y_{part}"][first:].astype(np.int32))
         for part, first in (("train", 5_000), ("test", 0))

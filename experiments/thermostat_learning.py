@@ -31,8 +31,6 @@ the kinetic energy of SGHMC suggests; its own kinetic energy is still above 2, a
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -119,15 +117,6 @@ class Grid(NamedTuple):
 # The two tasks.
 
 
-def stored(name: str) -> dict[str, np.ndarray]:
-    """The arrays of a file in the folder named by SCIROCCO_DATA."""
-    path = Path(os.environ.get("SCIROCCO_DATA", "")) / f"{name}.npz"
-    if "SCIROCCO_DATA" not in os.environ or not path.is_file():
-        sys.exit(f"full mode needs real data: set SCIROCCO_DATA to the folder that holds {name}.npz")
-    with np.load(path) as arrays:
-        return dict(arrays)
-
-
 def digits(mode: str, hidden: int) -> Task:
     """A network for images with pixels in [0, 1]: 50,000 of MNIST, or the small digits of scikit-learn."""
     if mode == "short":
@@ -138,7 +127,7 @@ def digits(mode: str, hidden: int) -> Task:
         x, y = found.data[order] / 16, found.target[order]
         borders = 1000, 1400
     else:
-        arrays = stored("mnist")
+        arrays = common.stored("mnist")
         x = np.concatenate([arrays["x_train"], arrays["x_test"]]) / np.float32(255)
         y = np.concatenate([arrays["y_train"], arrays["y_test"]])
         borders = 50_000, 60_000
@@ -163,7 +152,7 @@ def ratings(mode: str, factors: int) -> Task:
         p, q = rng.normal(size=(users, factors)), rng.normal(size=(items, factors))
         given = 3 + 0.5 * np.sum(p[pairs[:, 0]] * q[pairs[:, 1]], axis=1) + rng.normal(0, 0.6, len(pairs))
     else:
-        arrays = stored("ml1m")
+        arrays = common.stored("ml1m")
         pairs, given = np.stack([arrays["user"], arrays["item"]], axis=1), arrays["rating"]
         users, items = pairs.max(axis=0) + 1
     order = rng.permutation(len(given))
