@@ -38,9 +38,9 @@ import numpy as np
 from gradient_engine import Logistic
 
 import scirocco as sc
-from scirocco.engine import Engine
+from scirocco.gradient.engine import GradientEngine
+from scirocco.optimise.curvature import hessian
 from scirocco.run.recording import Recording
-from scirocco.tuning.curvature import hessian
 
 MEAN_LIMIT, SD_LIMIT = 0.1, 0.05
 CHAINS, BURN_IN, PIECE = 4, 1000, 2000  # of scirocco; steps between two looks at the clock
@@ -134,14 +134,13 @@ def scirocco(problem: Logistic, record: Record, sampler: Any) -> None:
     record.start(np.zeros(problem.x.shape[1]))
     tuned = sc.tune(target_of(problem), sampler, problem.initial, batch_size=problem.batch)
     record.facts["note"] = str(tuned.report)
-    engine = Engine(tuned.kernel, tuned.initial, chains=CHAINS, recording=Recording(BURN_IN, 1))
-    state = engine.init()
+    engine = GradientEngine(tuned.kernel, tuned.initial, chains=CHAINS, recording=Recording(BURN_IN, 1))
+    engine.start()
     while record.running:
-        chunk = engine.advance(state, int(state.step) + PIECE)
+        chunk = engine.advance(engine.step + PIECE)
         if not chunk.finite:
             record.facts["note"] += "\n  diverged"
             break
-        state = chunk.state
         record.add(chunk.draws["theta"].reshape(-1, record.centre.size))
 
 

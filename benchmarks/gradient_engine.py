@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import scirocco as sc
-from scirocco.engine import Engine
+from scirocco.gradient.engine import GradientEngine
 from scirocco.run.recording import Recording
 
 ROUNDS = 7
@@ -130,14 +130,14 @@ def scirocco_run(problem: Any, chains: int) -> Callable[[], int]:
     """The library, as ``sample`` runs it: every draw stored, streaming moments, chains side by side."""
     target = sc.Target(problem.log_prior, problem.log_likelihood, (problem.x, problem.y))
     kernel = sc.kernel(target, sc.SGLD(problem.step_size), batch_size=problem.batch)
-    engine = Engine(kernel, problem.initial, chains=chains, recording=Recording(0, 1))
-    state = engine.advance(engine.init(), 2).state
+    engine = GradientEngine(kernel, problem.initial, chains=chains, recording=Recording(0, 1))
+    engine.start()
+    engine.advance(2)
 
     def run() -> int:
-        nonlocal state
-        start = int(state.step)
-        while int(state.step) < start + problem.steps:
-            state = engine.advance(state, start + problem.steps).state
+        start = engine.step
+        while engine.step < start + problem.steps:
+            engine.advance(start + problem.steps)
         return problem.steps * chains
 
     return run

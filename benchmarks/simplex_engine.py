@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from scirocco.compiled import available_threads
+from scirocco.core.compiled import available_threads
 from scirocco.diffusions import CIR
 from scirocco.simplex import SCIR, Counts, Weights
 

@@ -26,7 +26,7 @@ from jax.flatten_util import ravel_pytree
 from scipy import special, stats
 
 import scirocco as sc
-from scirocco.diagnostics.convergence import standard_error
+from scirocco.run.convergence import standard_error
 
 CHAINS, DRAWS, BURN_IN, THIN = 4, 5000, 1000, 10
 WARMUP, NUTS_DRAWS, PARTS = 300, 2000, 20

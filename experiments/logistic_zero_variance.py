@@ -41,8 +41,8 @@ from common import COLOURS, FILL, INK, Claim
 
 import scirocco as sc
 from scirocco.batches import WithReplacement
-from scirocco.diagnostics.convergence import standard_error
 from scirocco.postprocess import ZeroVariance, zero_variance
+from scirocco.run.convergence import standard_error
 
 CONTROLLED, PLAIN = "SGLD-CV", "plain"  # the gradients
 MODES: dict[str, Any] = {  # sizes: rows, and the step size of Table A.3.2

@@ -17,8 +17,8 @@ import numpy as np
 
 import scirocco as sc
 from scirocco.batches import WithReplacement
-from scirocco.blocks import split
-from scirocco.trees import normal_like
+from scirocco.core.trees import normal_like
+from scirocco.gradient.blocks import split
 
 TAU = 3.0
 THIN = 10  # iterations from one evaluation to the next

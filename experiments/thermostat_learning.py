@@ -43,7 +43,7 @@ from common import COLOURS, INK, Claim
 
 import scirocco as sc
 from scirocco.batches import RandomBlocks
-from scirocco.blocks import split
+from scirocco.gradient.blocks import split
 
 TAU = 3.0  # the precision of a rating
 SAMPLERS = {"SGHMC": sc.SGHMC, "SGNHT": sc.SGNHT}

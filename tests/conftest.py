@@ -19,7 +19,7 @@ DIGEST = hashlib.sha256(b"".join(path.read_bytes() for path in SOURCES)).hexdige
 os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(tempfile.gettempdir()) / f"scirocco-numba-{DIGEST}"))
 
 # Not the entry points, whose own words for wrong input are tested.
-CHECKED = ["integrators", "samplers", "estimators", "batches.draws", "run.moments", "tuning"]
+CHECKED = ["integrators", "samplers", "estimators", "batches.draws", "run.moments", "tuning", "gradient.program"]
 install_import_hook([f"scirocco.{module}" for module in CHECKED], "beartype.beartype")
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"

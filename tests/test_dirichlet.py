@@ -5,8 +5,9 @@ import pytest
 from scipy import stats
 
 import scirocco as sc
-from scirocco.simplex import Counts, Exact, Stratified, Weights
-from scirocco.simplex.observations import Observations
+from scirocco.batches import Strata
+from scirocco.counts.observations import Observations
+from scirocco.simplex import Counts, Exact, Weights
 
 COUNTS = np.array([800, 100, 100, 0, 0])
 CODES = np.random.default_rng(0).permutation(np.repeat(np.arange(5), COUNTS))
@@ -153,12 +154,12 @@ def test_estimates_are_unbiased(way, lazy):
 
 def test_stratified_minibatches():
     labels = np.where(CODES == 0, "big", "small")
-    seen = Observations(CODES, 5, 33, Stratified(labels), seed=2, lazy=False)  # 26 of 800 and 7 of 200
+    seen = Observations(CODES, 5, 33, Strata(labels), seed=2, lazy=False)  # 26 of 800 and 7 of 200
     counts = np.array([seen.counts(0, t).values[0] for t in range(1000)])
     np.testing.assert_allclose(counts[:, 0], 800)
     assert np.all(np.abs(counts.mean(axis=0) - COUNTS)[1:3] < 4.5 * counts.std(axis=0)[1:3] / np.sqrt(1000))
     # With a_hat above 1 in every minibatch the main form exists, and it says so where not.
-    trace = run(sc.SCIRCV(0.3, form="main", choose="always"), batching=Stratified(CODES), num_samples=500, chains=4)
+    trace = run(sc.SCIRCV(0.3, form="main", choose="always"), batching=Strata(CODES), num_samples=500, chains=4)
     assert trace.mean["omega"][0] == pytest.approx(0.8, abs=0.01)
     with pytest.raises(FloatingPointError, match="a_hat <= 1"):
         run(sc.SCIRCV(0.3, form="main", choose="always"))
@@ -174,7 +175,7 @@ def test_batches_for_a_centre_are_not_the_minibatches():
 
 
 def test_minibatches_of_a_sorted_file_are_mixed(tmp_path):
-    from scirocco.simplex.observations import StreamedObservations
+    from scirocco.counts.observations import StreamedObservations
 
     np.save(tmp_path / "sorted.npy", np.repeat(np.arange(4), 5000))
     source = sc.batches.MemoryMapped(tmp_path / "sorted.npy", block_bytes=16_000)
@@ -236,14 +237,14 @@ def test_resuming_a_stream_is_bit_identical(tmp_path):
 
 def test_resuming_with_strata_and_a_long_prior(tmp_path):
     codes, prior = np.random.default_rng(0).integers(0, 2000, 5000), np.linspace(0.1, 1, 2000)  # too long for JSON
-    settings = {"batch_size": 100, "burn_in": 3, "chains": 1, "thin": 2, "batching": Stratified(codes % 3)}
+    settings = {"batch_size": 100, "burn_in": 3, "chains": 1, "thin": 2, "batching": Strata(codes % 3)}
     whole = sc.sample_dirichlet(codes, prior, sc.SCIR(0.1), num_samples=12, **settings)
     sc.sample_dirichlet(codes, prior, sc.SCIR(0.1), num_samples=5, path=tmp_path / "run", **settings)
     with pytest.raises(ValueError, match="the run was stratified"):
         sc.resume(tmp_path / "run", codes)
     with pytest.raises(ValueError, match="the data differs"):
-        sc.resume(tmp_path / "run", codes, batching=Stratified(codes % 2))
-    resumed = sc.resume(tmp_path / "run", codes, num_samples=12, batching=Stratified(codes % 3))
+        sc.resume(tmp_path / "run", codes, batching=Strata(codes % 2))
+    resumed = sc.resume(tmp_path / "run", codes, num_samples=12, batching=Strata(codes % 3))
     np.testing.assert_array_equal(whole.posterior["omega"], resumed.posterior["omega"])
 
 
@@ -305,12 +306,12 @@ def test_moments_alone_on_disk(tmp_path):
 
 
 def test_a_report_that_fails_does_not_cost_the_run(monkeypatch):
-    from scirocco import dirichlet
+    from scirocco.counts.engine import DirichletEngine
 
     def fail(*_):
         raise OSError("disk gone")
 
-    monkeypatch.setattr(dirichlet.SimplexEngine, "report", fail)
+    monkeypatch.setattr(DirichletEngine, "report", fail)
     with pytest.warns(UserWarning, match="no bias report: OSError: disk gone"):
         assert run(num_samples=10).count == 10
 
@@ -351,8 +352,8 @@ def test_initial_weights_and_categories():
         ({"chains": 1.5}, "chains must be"),
         ({"seed": -1}, "seed must be"),
         ({"batching": "sorted"}, "batching must be one of"),
-        ({"batching": Stratified([1, 2])}, "labels must name the stratum"),
-        ({"batching": Stratified(np.arange(1000))}, "smaller than the number of strata"),
+        ({"batching": Strata([1, 2])}, "labels must name the stratum"),
+        ({"batching": Strata(np.arange(1000))}, "smaller than the number of strata"),
         ({"initial": np.zeros(5)}, "not all zero"),
         ({"initial": [1.0, -1.0, 1.0, 1.0, 1.0]}, "none negative"),
         ({"collect": "omega"}, "collect must be"),
@@ -366,7 +367,7 @@ def test_initial_weights_and_categories():
         ({"lazy": "yes"}, "lazy must be"),
         ({"initial": "here"}, "initial must be"),
         (
-            {"sampler": sc.SCIRCV(0.1, remove_bias=True), "batching": Stratified(CODES)},
+            {"sampler": sc.SCIRCV(0.1, remove_bias=True), "batching": Strata(CODES)},
             "remove_bias knows simple random",
         ),
     ],

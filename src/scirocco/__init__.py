@@ -19,13 +19,13 @@ __version__ = "0.1.0.dev0"
 _WHERE = {
     "Target": "target",
     "sample": "sampling",
-    "resume": "sampling",
+    "resume": "run",
     "kernel": "sampling",
     "tune": "sampling",
     "Auto": "samplers",
     "DivergenceError": "run",
     "Trace": "run",
-    "Block": "blocks",
+    "Block": "gradient.blocks",
     "SGLD": "samplers",
     "PSGLD": "samplers",
     "SGHMC": "samplers",
@@ -39,7 +39,7 @@ _WHERE = {
     "cyclical": "schedules",
     "Recipe": "recipe",
     "check_invariance": "recipe",
-    "find_mode": "tuning",
+    "find_mode": "optimise",
     "sample_dirichlet": "dirichlet",
     "SCIR": "simplex",
     "SCIRCV": "simplex",
@@ -53,14 +53,17 @@ _WHERE = {
 }
 _MODULES = {
     "batches",
+    "bias",
     "corpora",
     "diagnostics",
     "diffusions",
     "estimators",
     "integrators",
     "models",
+    "optimise",
     "postprocess",
     "recipe",
+    "run",
     "samplers",
     "schedules",
     "simplex",
@@ -95,6 +98,7 @@ __all__ = [
     "Trace",
     "UnderdampedLangevin",
     "batches",
+    "bias",
     "check_invariance",
     "corpora",
     "cyclical",
@@ -105,9 +109,11 @@ __all__ = [
     "integrators",
     "kernel",
     "models",
+    "optimise",
     "postprocess",
     "recipe",
     "resume",
+    "run",
     "sample",
     "sample_dirichlet",
     "samplers",
@@ -121,23 +127,26 @@ __all__ = [
 if TYPE_CHECKING:
     from scirocco import (
         batches,
+        bias,
         corpora,
         diagnostics,
         diffusions,
         estimators,
         integrators,
         models,
+        optimise,
         postprocess,
         recipe,
+        run,
         samplers,
         schedules,
         simplex,
         theory,
         tuning,
     )
-    from scirocco.blocks import Block
     from scirocco.dirichlet import sample_dirichlet
     from scirocco.estimators import SAGA, SVRG, ControlVariate, Plain
+    from scirocco.gradient.blocks import Block
     from scirocco.models import (
         LDA,
         GaussianMixture,
@@ -146,14 +155,14 @@ if TYPE_CHECKING:
         NeuralNetworkClassifier,
         NeuralNetworkRegressor,
     )
+    from scirocco.optimise import find_mode
     from scirocco.recipe import Recipe, check_invariance
-    from scirocco.run import DivergenceError, Trace
+    from scirocco.run import DivergenceError, Trace, resume
     from scirocco.samplers import PSGLD, SGHMC, SGLD, SGNHT, Auto, UnderdampedLangevin
-    from scirocco.sampling import kernel, resume, sample, tune
+    from scirocco.sampling import kernel, sample, tune
     from scirocco.schedules import Decreasing, cyclical
     from scirocco.simplex import SCIR, SCIRCV, SGRLD
     from scirocco.target import Target
-    from scirocco.tuning import find_mode
 
 
 def __getattr__(name: str) -> Any:

@@ -1,31 +1,35 @@
-"""``sample``, ``resume``, ``kernel`` and ``tune``: the ways to run a chain."""
+"""``sample``, ``kernel`` and ``tune``: the ways to run a chain."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
 
-from scirocco.batches import Batching
+from scirocco.batches import Arrays, Batching
 from scirocco.batches.base import batch_rows
-from scirocco.blocks import Block
-from scirocco.chain import Kernel
-from scirocco.checks import require_count, require_run, require_seed
-from scirocco.engine import Engine, is_function
+from scirocco.bias.gradient import gradient_report
+from scirocco.core.checks import require_count, require_run, require_seed
+from scirocco.core.interrupt import Interrupt
+from scirocco.core.parts import name_of
+from scirocco.core.types import Key, Params
 from scirocco.estimators import Estimator
-from scirocco.run import checkpoint
-from scirocco.run.describe import describe, is_opaque, outline, rebuild
-from scirocco.run.finish import begin, empty_folder, go_on
+from scirocco.gradient.blocks import Block
+from scirocco.gradient.engine import GradientEngine, is_function
+from scirocco.gradient.kernel import Kernel
+from scirocco.run import store
+from scirocco.run.describe import describe, is_opaque, outline, part_again, rebuild
+from scirocco.run.folder import RunFolder, group_folders
 from scirocco.run.progress import waiting
 from scirocco.run.recording import Recording
-from scirocco.run.runner import Progressed
+from scirocco.run.resume import Again, Resumer
+from scirocco.run.runner import run
 from scirocco.run.trace import Trace
 from scirocco.samplers.base import Sampler, automatic
 from scirocco.target import Target
-from scirocco.types import Key, Params
 
 if TYPE_CHECKING:
     from scirocco.tuning.automatic import Tuned
@@ -94,7 +98,8 @@ def tune(
     rows = batch_rows(_batch_size(target, batch_size), target.size)
     first = initial(jax.random.key(seed)) if is_function(initial) else initial
     free = estimator is None and batching is None
-    return tune_kernel(make, rows, first, free=free, free_batch=batch_size is None)
+    with Interrupt():
+        return tune_kernel(make, rows, first, free=free, free_batch=batch_size is None)
 
 
 def sample(
@@ -113,9 +118,13 @@ def sample(
     seed: int = 0,
     collect: Callable[[Params], Any] | bool | None = None,
     gradients: bool = False,
+    max_seconds: float | None = None,
     path: str | Path | None = None,
     checkpoint_seconds: float = 30.0,
     progress: bool | None = None,
+    group_size: int | None = None,
+    workers: int = 1,
+    facts: dict[str, Any] | None = None,
 ) -> Trace:
     """Sample a posterior from minibatches.
 
@@ -136,10 +145,16 @@ def sample(
         seed: the only source of randomness: the same seed gives the same draws, bit for bit.
         collect: what to store of each draw: a function of the parameters, None for all of them, False for nothing (the
             streaming moments are kept in any case).
-        gradients: store an estimate of grad U with each draw, from a minibatch of its own, for ``trace.zero_variance``.
+        gradients: store an estimate of grad U with each draw, from a minibatch of its own, for
+            ``postprocess.trace_zero_variance``.
+        max_seconds: a budget of time, after which the run stops with what it has; compiling does not count.
         path: a folder for draws and checkpoints; draws stay in memory without it.
         checkpoint_seconds: time between checkpoints.
         progress: show a progress bar; by default on a terminal or in a notebook.
+        group_size: chains that advance together in one program; all by default. The draws of a group depend on the seed
+            and on the numbers of its chains, not on the other groups.
+        workers: groups that run at the same time, each in a thread.
+        facts: what else to keep in the description of the run, ``trace.meta``, as JSON.
 
     >>> import jax.numpy as jnp, scirocco as sc
     >>> target = sc.Target(lambda m: -m**2 / 2, lambda m, x: -(x - m)**2 / 2, jnp.arange(10.0))
@@ -147,147 +162,154 @@ def sample(
     >>> dict(trace.posterior.sizes)
     {'chain': 2, 'draw': 500}
     """
-    require_run(num_samples, burn_in, thin, chains, checkpoint_seconds, collect)
-    folder = empty_folder(path)
-    settings: dict[str, Any] = {
-        "batch_size": batch_size, "estimator": estimator, "batching": batching, "blocks": blocks, "seed": seed
+    require_run(num_samples, burn_in, thin, chains, checkpoint_seconds, collect, max_seconds)
+    size = chains if group_size is None else group_size
+    require_count("group_size", size)
+    require_count("workers", workers)
+    meta = {
+        "resumer": name_of(GradientResumer),
+        "settings": {
+            "num_samples": int(num_samples), "burn_in": int(burn_in), "thin": int(thin), "chains": int(chains),
+            "group_size": int(size), "batch_size": batch_size, "seed": require_seed(seed), "max_seconds": max_seconds,
+        },
+        "parts": {
+            "sampler": describe(sampler), "estimator": describe(estimator), "batching": describe(batching),
+            "collect": "function" if callable(collect) else collect, "blocks": [list(b.names) for b in blocks],
+            "initial": {"opaque": "function"} if is_function(initial) else describe(initial, keep=True),
+            "gradients": bool(gradients),
+        },
+        **(facts or {}),
     }  # fmt: skip
-    tuned = None
-    if automatic(getattr(sampler, "step_size", None)) is not None:
-        with waiting("looking for a step size", progress):
-            tuned = tune(target, sampler, initial, **settings)
-        bound, initial, sampler, estimator = tuned.kernel, tuned.initial, tuned.sampler, tuned.estimator
-        batching = bound.batching
-    else:
-        bound = kernel(target, sampler, **settings)
-    try:
-        recording = Recording.of(burn_in, thin, sampler)
-        engine = Engine(bound, initial, chains=chains, recording=recording, collect=collect, gradients=gradients)
-        progressed = Progressed(engine.init())
-        meta = {
-            "settings": {
-                "num_samples": int(num_samples), "burn_in": int(burn_in), "thin": int(thin), "chains": int(chains),
-                "batch_size": bound.batch_size, "seed": bound.seed,
-            },
-            "parts": _described(engine, sampler, estimator, batching, collect),
-            "data": target.source.fingerprint() if folder is not None else None,
-            "tuning": tuned.report.to_json() if tuned else None,
-        }  # fmt: skip
-        return begin(engine, progressed, meta, folder, checkpoint_seconds=checkpoint_seconds, progress=progress)
-    finally:
-        bound.close()
+    parts = _Parts(sampler, estimator, batching, tuple(blocks), initial, collect)
+    with Interrupt():
+        if path is None:
+            return _run(target, parts, meta, None, checkpoint_seconds, progress, workers)
+        folder = RunFolder(path)
+        folder.require_free()
+        _require_target(target)
+        with folder:
+            meta["data"] = target.source.fingerprint()
+            folder.write(meta)
+            return _run(target, parts, meta, folder, checkpoint_seconds, progress, workers)
 
 
-def resume(
-    path: str | Path,
-    target: Target,
-    *,
-    num_samples: int | None = None,
-    sampler: Sampler | None = None,
-    estimator: Estimator | None = None,
-    batching: Batching | None = None,
-    blocks: Sequence[Block] = (),
-    collect: Callable[[Params], Any] | bool | None = None,
-    initial: Params = None,
-    checkpoint_seconds: float = 30.0,
-    progress: bool | None = None,
-) -> Trace:
-    """Go on with a run from its last checkpoint, bit for bit as if it had never stopped.
+class _Parts(NamedTuple):
+    """What a run is made of."""
 
-    ``target`` (for a run of ``sample_dirichlet``, its data) is given again because functions are not stored. So is any
-    part that JSON cannot hold (a schedule of optax, a block, a ``collect`` function); the error says which.
-    ``num_samples`` extends the run.
-    """
-    folder = Path(path)
-    arrays, meta = checkpoint.read(folder)
-    if "settings" not in meta or not checkpoint.part(arrays, "state"):
-        raise ValueError(f"{folder} holds a saved trace, not a run that can go on: start it with sample(..., path=...)")
-    if meta.get("kind") == "dirichlet":
-        from scirocco.dirichlet import resume_dirichlet
-
-        return resume_dirichlet(
-            folder, arrays, meta, target, num_samples=num_samples, sampler=sampler, batching=batching,
-            collect=collect, checkpoint_seconds=checkpoint_seconds, progress=progress,
-        )  # fmt: skip
-    settings, parts = meta["settings"], meta["parts"]
-    if meta["data"] != target.source.fingerprint():
-        raise ValueError(f"the data differs from that of the run in {folder}: {_difference(meta['data'], target)}")
-    if parts["collect"] == "function" and not callable(collect):
-        raise ValueError("the run stored what a collect function returned: give the same function as collect=")
-    if parts["collect"] != "function" and callable(collect):
-        raise ValueError("the run had no collect function: resume it without collect=")
-    if parts["blocks"] != [list(block.names) for block in blocks]:
-        raise ValueError(f"the run had blocks for {parts['blocks']}: give the same blocks")
-    if num_samples is not None:
-        require_count("num_samples", num_samples)
-        settings["num_samples"] = max(settings["num_samples"], int(num_samples))
-    bound = kernel(
-        target,
-        _part("sampler", parts, sampler),
-        batch_size=settings["batch_size"],
-        estimator=_part("estimator", parts, estimator),
-        batching=_part("batching", parts, batching),
-        blocks=blocks,
-        seed=settings["seed"],
-    )
-    try:
-        if initial is None:
-            initial = _part("parameters", parts, None, argument="initial")
-        recording = Recording.of(settings["burn_in"], settings["thin"], bound.sampler)
-        stored = collect if callable(collect) else parts["collect"]
-        engine = Engine(
-            bound, initial, chains=settings["chains"], recording=recording, collect=stored,
-            gradients=parts.get("gradients", False),
-        )  # fmt: skip
-        if _outlined(engine) != parts["variables"]:
-            raise ValueError(f"the run stored {parts['variables']}; collect now returns {_outlined(engine)}")
-        state = engine.unpack(checkpoint.part(arrays, "state"))
-        return go_on(engine, state, arrays, meta, folder, checkpoint_seconds=checkpoint_seconds, progress=progress)
-    finally:
-        bound.close()
+    sampler: Any
+    estimator: Any
+    batching: Any
+    blocks: tuple[Block, ...]
+    initial: Any
+    collect: Any
 
 
-def _described(engine: Engine, sampler: Any, estimator: Any, batching: Any, collect: Any) -> dict[str, Any]:
-    """The parts of a run, for its checkpoint."""
-    return {
-        "sampler": describe(sampler),
-        "estimator": describe(estimator),
-        "batching": describe(batching),
-        "collect": "function" if callable(collect) else collect,
-        "blocks": [list(block.names) for block in engine.kernel.blocks],
-        "parameters": outline(engine.example),
-        "variables": _outlined(engine),
-        "gradients": bool(engine.gradients),
-    }
-
-
-def _outlined(engine: Engine) -> dict[str, Any]:
-    return {name: [list(shape), str(dtype)] for name, (shape, dtype) in engine.variables.items()}
-
-
-def _part(name: str, parts: dict[str, Any], given: Any, argument: str | None = None) -> Any:
-    """A part of the run from its description, or the one given, if it is the same."""
-    recorded = parts[name]
-    if given is None:
-        if is_opaque(recorded):
-            raise ValueError(
-                f"the run's {name} cannot be rebuilt from its checkpoint: give it again as {argument or name}="
+def _run(
+    target: Target, parts: _Parts, meta: dict[str, Any], folder: RunFolder | None, checkpoint_seconds: float,
+    progress: bool | None, workers: int,
+) -> Trace:  # fmt: skip
+    """Tune, if that is wanted and not done; then run to the end, from the start or from checkpoints."""
+    settings: dict[str, Any] = meta["settings"]
+    options = {"blocks": parts.blocks, "seed": settings["seed"], "batch_size": settings["batch_size"]}
+    kernels: list[Kernel] = []
+    if automatic(getattr(parts.sampler, "step_size", None)) is not None:
+        begun = folder is not None and bool(group_folders(folder.path))
+        if begun and not is_opaque(meta.get("tuned", {"opaque": "nothing"})):
+            found = {name: rebuild(value) for name, value in meta["tuned"].items()}
+            parts = parts._replace(
+                sampler=found["sampler"], estimator=found["estimator"], batching=found["batching"],
+                initial=found["initial"],
+            )  # fmt: skip
+            options["batch_size"] = found["batch_size"]
+        else:
+            with waiting("looking for a step size", progress):
+                tuned = tune(
+                    target, parts.sampler, parts.initial, estimator=parts.estimator, batching=parts.batching, **options
+                )
+            kernels = [tuned.kernel]
+            parts = parts._replace(
+                sampler=tuned.sampler, estimator=tuned.estimator, batching=tuned.kernel.batching, initial=tuned.initial
             )
-        return rebuild(recorded)
-    if describe(given) != recorded:
-        raise ValueError(f"the run had {name} {recorded}; got {describe(given)}")
-    return given
+            options["batch_size"] = tuned.batch_size
+            meta["tuning"] = describe(tuned.report)
+            meta["tuned"] = {
+                "sampler": describe(tuned.sampler), "estimator": describe(tuned.estimator),
+                "batching": describe(tuned.kernel.batching), "initial": outline(tuned.initial),
+                "batch_size": tuned.batch_size,
+            }  # fmt: skip
+    engines: list[GradientEngine] = []
+    try:
+        for first in range(0, settings["chains"], settings["group_size"]):
+            # Data in memory is shared by all groups; of data on disk each reads its own blocks.
+            if not kernels or not isinstance(target.source, Arrays):
+                kernels.append(
+                    kernel(target, parts.sampler, estimator=parts.estimator, batching=parts.batching, **options)
+                )
+            recording = Recording.of(settings["burn_in"], settings["thin"], parts.sampler)
+            numbers = range(first, min(first + settings["group_size"], settings["chains"]))
+            engines.append(
+                GradientEngine(
+                    kernels[-1], parts.initial, chains=numbers, recording=recording, collect=parts.collect,
+                    gradients=meta["parts"]["gradients"], num_samples=settings["num_samples"],
+                    report=gradient_report,
+                )
+            )  # fmt: skip
+        known = store.described(engines[0].variables)
+        if meta.get("variables", known) != known:
+            raise ValueError(f"the run stored {meta['variables']}; collect now returns {known}")
+        settings["batch_size"] = kernels[-1].batch_size
+        meta["parts"]["parameters"] = outline(engines[0].example)
+        return run(
+            engines, meta, folder, max_seconds=settings["max_seconds"], checkpoint_seconds=checkpoint_seconds,
+            progress=progress, workers=workers,
+        )  # fmt: skip
+    finally:
+        for bound in kernels:
+            bound.close()
 
 
-def _difference(recorded: dict[str, Any], target: Target) -> str:
-    present = target.source.fingerprint()
-    names = [n for n in {*recorded, *present} if recorded.get(n) != present.get(n)]
-    return "; ".join(f"{n} was {recorded.get(n)}, is {present.get(n)}" for n in sorted(names))
+class GradientResumer(Resumer):
+    """Goes on with a run of ``sample``."""
+
+    def __call__(self, path: Path, meta: dict[str, Any], target: Any, y: Any, again: Again) -> Trace:
+        """From the target, given again."""
+        if y is not None:
+            raise ValueError("a run of sample takes its target and nothing else: leave y out")
+        again.refuse("sample", "threads")
+        _require_target(target)
+        recorded = meta["parts"]
+        present = target.source.fingerprint()
+        if meta["data"] != present:
+            names = [n for n in {*meta["data"], *present} if meta["data"].get(n) != present.get(n)]
+            changes = "; ".join(f"{n} was {meta['data'].get(n)}, is {present.get(n)}" for n in sorted(names))
+            raise ValueError(f"the data differs from that of the run in {path}: {changes}")
+        if recorded["collect"] == "function" and not callable(again.collect):
+            raise ValueError("the run stored what a collect function returned: give the same function as collect=")
+        if recorded["collect"] != "function" and callable(again.collect):
+            raise ValueError("the run had no collect function: resume it without collect=")
+        if recorded["blocks"] != [list(block.names) for block in again.blocks]:
+            raise ValueError(f"the run had blocks for {recorded['blocks']}: give the same blocks")
+        initial = again.initial
+        if initial is None:
+            shapes = bool(group_folders(path)) and "parameters" in recorded  # then the values are in the checkpoints
+            initial = part_again("start", recorded["parameters" if shapes else "initial"], None, "initial")
+        parts = _Parts(
+            part_again("sampler", recorded["sampler"], again.sampler),
+            part_again("estimator", recorded["estimator"], again.estimator),
+            part_again("batching", recorded["batching"], again.batching),
+            again.blocks, initial, again.collect if callable(again.collect) else recorded["collect"],
+        )  # fmt: skip
+        with RunFolder(path) as folder:
+            return _run(target, parts, meta, folder, again.checkpoint_seconds, again.progress, again.workers)
+
+
+def _require_target(target: object) -> None:
+    if not isinstance(target, Target):
+        raise TypeError(f"target must be a scirocco.Target; got {type(target).__name__}")
 
 
 def _batch_size(target: Target, batch_size: int | float | None) -> int | float:
     if batch_size is not None:
         return batch_size
-    if not isinstance(target, Target):
-        raise TypeError(f"target must be a scirocco.Target; got {type(target).__name__}")
+    _require_target(target)
     return min(target.size, int(np.clip(target.size // 100, 100, 1000)))

@@ -11,9 +11,13 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from scirocco.types import Array
+from scirocco.core.parts import part
+from scirocco.core.program import program_part
+from scirocco.core.types import Array
 
 
+@part
+@program_part
 @dataclass(frozen=True)
 class Decreasing:
     """``h (1 + t/tau)^-kappa``: with 1/2 < kappa <= 1 the bias of SGLD vanishes as t grows (Welling and Teh 2011).
@@ -39,6 +43,8 @@ class Decreasing:
         return self.step_size * (1 + t / self.tau) ** -self.kappa
 
 
+@part
+@program_part
 @dataclass(frozen=True)
 class CosineCycle:
     """``(h/2) (cos(pi (t mod period)/period) + 1)``: a warm restart every ``period`` steps (Zhang et al. 2020)."""
@@ -53,6 +59,8 @@ class CosineCycle:
         return self.step_size / 2 * (jnp.cos(jnp.pi * phase) + 1)
 
 
+@part
+@program_part
 @dataclass(frozen=True)
 class Stages:
     """A temperature that is zero while a cycle explores and ``temperature`` while it samples."""

@@ -7,61 +7,34 @@ is the potential, on the scale of the full data. The library owns the factor N/n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
 from scirocco.batches import Arrays, Batch, Source, Stream, as_source
 from scirocco.batches.base import row_bytes
-from scirocco.trees import all_finite, named_leaves
-from scirocco.types import Array, Data, Params
+from scirocco.core.program import QUICK
+from scirocco.core.trees import all_finite, named_leaves
+from scirocco.core.types import Array, Data, Params
 
 PASS_BYTES = 4 * 2**20  # rows of a pass over all data are taken in pieces of this size: they stay in the cache
 
 
-@dataclass(frozen=True, eq=False)
-class Target:
-    """A posterior ``exp(-U)`` known through its prior, its likelihood and its data.
+class PureDensity:
+    """What estimators are made of: pure functions for compiled code.
 
-    ``log_prior(params)`` and ``log_likelihood(params, example)`` return scalars; ``params`` is any pytree of floating
-    arrays, ``example`` one row of the data. With ``batched=True`` the likelihood takes a batch of rows and returns one
-    value per row instead. ``data`` is a pytree of arrays with a common leading axis, ``numpy.memmap`` arrays, or a
-    source from ``scirocco.batches``.
-
-    >>> import jax.numpy as jnp
-    >>> target = Target(lambda m: -m**2 / 2, lambda m, x: -(x - m)**2 / 2, jnp.arange(4.0))
-    >>> target.size, round(target.log_posterior(jnp.array(1.0)), 3)
-    (4, -3.5)
+    ``held`` are parameters that blocks of the user's own update; gradients are with respect to ``position`` alone.
     """
 
     log_prior: Callable[[Params], Any]
     log_likelihood: Callable[[Params, Data], Any]
-    data: Any
-    batched: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("log_prior", "log_likelihood"):
-            if not callable(getattr(self, name)):
-                raise TypeError(f"{name} must be a function; got {type(getattr(self, name)).__name__}")
-        _ = self.source  # look at the data now, not at the first step
-
-    @cached_property
-    def source(self) -> Source:
-        """Where the data lives."""
-        return as_source(self.data)
-
-    @property
-    def size(self) -> int:
-        """The number of examples N."""
-        return self.source.size
-
-    # What estimators are made of: pure functions for jitted code. `held` are parameters that blocks of the user's own
-    # update; the gradient is with respect to `position` alone.
+    batched: bool
 
     def log_likelihoods(self, params: Params, data: Data) -> Array:
         """The log likelihood of each row of a batch."""
@@ -96,6 +69,59 @@ class Target:
             return -self.log_likelihoods(merge(p, held), jax.tree.map(lambda a: a[None], row))[0]
 
         return jax.vmap(jax.grad(potential), in_axes=(None, 0))(position, data)
+
+
+@dataclass(frozen=True)
+class Density(PureDensity):
+    """A target without its data: equal for equal functions, so that a program is compiled once for them."""
+
+    log_prior: Callable[[Params], Any]
+    log_likelihood: Callable[[Params, Data], Any]
+    batched: bool
+    size: int
+
+
+@dataclass(frozen=True, eq=False)
+class Target(PureDensity):
+    """A posterior ``exp(-U)`` known through its prior, its likelihood and its data.
+
+    ``log_prior(params)`` and ``log_likelihood(params, example)`` return scalars; ``params`` is any pytree of floating
+    arrays, ``example`` one row of the data. With ``batched=True`` the likelihood takes a batch of rows and returns one
+    value per row instead. ``data`` is a pytree of arrays with a common leading axis, ``numpy.memmap`` arrays, or a
+    source from ``scirocco.batches``.
+
+    >>> import jax.numpy as jnp
+    >>> target = Target(lambda m: -m**2 / 2, lambda m, x: -(x - m)**2 / 2, jnp.arange(4.0))
+    >>> target.size, round(target.log_posterior(jnp.array(1.0)), 3)
+    (4, -3.5)
+    """
+
+    log_prior: Callable[[Params], Any]
+    log_likelihood: Callable[[Params, Data], Any]
+    data: Any
+    batched: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("log_prior", "log_likelihood"):
+            if not callable(getattr(self, name)):
+                raise TypeError(f"{name} must be a function; got {type(getattr(self, name)).__name__}")
+        _ = self.source  # look at the data now, not at the first step
+
+    @cached_property
+    def source(self) -> Source:
+        """Where the data lives."""
+        return as_source(self.data)
+
+    @property
+    def size(self) -> int:
+        """The number of examples N."""
+        return self.source.size
+
+    @cached_property
+    def density(self) -> Density:
+        """The functions alone, for compiled programs."""
+        prior, likelihood = (_hashable(f) for f in (self.log_prior, self.log_likelihood))
+        return Density(prior, likelihood, self.batched, self.size)
 
     # Sums over the whole data set, accumulated in float64 on the host: at N = 10^6 float32 loses the differences that
     # control variates live on.
@@ -133,33 +159,31 @@ class Target:
         """The gradient of - sum_i log likelihood_i over all data, in float64."""
         total = jax.tree.map(lambda leaf: np.zeros(leaf.shape), position)
         for batch in self.passes():
-            part = self._likelihood_gradient(position, held, batch)
+            part = _likelihood_gradient(self.density, position, held, batch)
             total = jax.tree.map(lambda a, b: a + np.asarray(b, dtype=np.float64), total, part)
         return total
 
     def full_gradient(self, position: Params, held: Params = None) -> Params:
         """Grad U over all data, in float64."""
-        prior = self._prior_gradient(position, held)
+        prior = _prior_gradient(self.density, position, held)
         return jax.tree.map(
             lambda a, b: a + np.asarray(b, dtype=np.float64), self.full_likelihood_gradient(position, held), prior
         )
 
+    def likelihood_hessian(
+        self, position: Params, held: Params = None, batches: Iterable[Batch] | None = None
+    ) -> np.ndarray:
+        """The Hessian of - sum_i log likelihood_i over all data, or over ``batches``, in float64."""
+        size = ravel_pytree(position)[0].size
+        total = np.zeros((size, size))
+        for batch in self.passes() if batches is None else batches:
+            total = total + np.asarray(_likelihood_hessian(self.density, position, held, batch), np.float64)
+        return total
+
     def log_posterior(self, params: Params) -> float:
         """-U over all data, accumulated in float64."""
-        likelihood = sum(float(self._likelihood_sum(params, batch)) for batch in self.passes())
+        likelihood = sum(float(_likelihood_sum(self.density, params, batch)) for batch in self.passes())
         return float(self.log_prior(params)) + likelihood
-
-    @cached_property
-    def _likelihood_gradient(self) -> Callable[..., Params]:
-        return jax.jit(self.likelihood_gradient)
-
-    @cached_property
-    def _prior_gradient(self) -> Callable[..., Params]:
-        return jax.jit(self.prior_gradient)
-
-    @cached_property
-    def _likelihood_sum(self) -> Callable[..., Array]:
-        return jax.jit(lambda p, batch: jnp.sum(self.log_likelihoods(p, batch.data) * batch.weights))
 
     def check(self, position: Params, held: Params = None) -> None:
         """Evaluate once at ``position`` and say in words what is wrong, if anything is."""
@@ -198,15 +222,7 @@ class Target:
         self._check_values(position, held, trial)
 
     def _check_values(self, position: Params, held: Params, trial: Data) -> None:
-        rows = jnp.arange(jax.tree.leaves(trial)[0].shape[0], dtype=jnp.int32)
-
-        @jax.jit
-        def evaluate(position: Params, trial: Data) -> tuple[Array, Array, Params]:
-            params = merge(position, held)
-            gradient = self.potential_gradient(position, held, Batch(trial, jnp.float32(1), rows))
-            return jnp.asarray(self.log_prior(params)), self.log_likelihoods(params, trial), gradient
-
-        prior, values, gradient = jax.tree.map(np.asarray, evaluate(position, trial))
+        prior, values, gradient = jax.tree.map(np.asarray, _evaluate(self.density, position, held, trial))
         if not np.isfinite(prior):
             raise ValueError(f"log_prior is {prior} at the initial position: start inside the support")
         if not np.all(np.isfinite(values)):
@@ -220,6 +236,49 @@ class Target:
                     f"the gradient with respect to {name} is not finite at the initial position, though the log "
                     "density is: look for sqrt, log or a norm at zero"
                 )
+
+
+@partial(jax.jit, static_argnums=0)
+def _likelihood_gradient(density: Density, position: Params, held: Params, batch: Batch) -> Params:
+    return density.likelihood_gradient(position, held, batch)
+
+
+@partial(jax.jit, static_argnums=0)
+def _prior_gradient(density: Density, position: Params, held: Params) -> Params:
+    return density.prior_gradient(position, held)
+
+
+@partial(jax.jit, static_argnums=0)
+def _likelihood_hessian(density: Density, position: Params, held: Params, batch: Batch) -> Array:
+    flat, unravel = ravel_pytree(position)
+
+    def gradient(x: Array) -> Array:
+        return ravel_pytree(density.likelihood_gradient(unravel(x), held, batch))[0]
+
+    return jax.vmap(lambda v: jax.jvp(gradient, (flat,), (v,))[1])(jnp.eye(flat.size, dtype=flat.dtype))
+
+
+@partial(jax.jit, static_argnums=0)
+def _likelihood_sum(density: Density, params: Params, batch: Batch) -> Array:
+    return jnp.sum(density.log_likelihoods(params, batch.data) * batch.weights)
+
+
+@partial(jax.jit, static_argnums=0, compiler_options=QUICK)
+def _evaluate(density: Density, position: Params, held: Params, trial: Data) -> tuple[Array, Array, Params]:
+    """Log prior, log likelihoods and gradient on a few rows."""
+    params, rows = merge(position, held), jax.tree.leaves(trial)[0].shape[0]
+    batch = Batch(trial, jnp.float32(1), jnp.arange(rows, dtype=jnp.int32))
+    gradient = density.potential_gradient(position, held, batch)
+    return jnp.asarray(density.log_prior(params)), density.log_likelihoods(params, trial), gradient
+
+
+def _hashable(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that a table of compiled programs can hold: as it is, or under a name of its own."""
+    try:
+        hash(function)
+    except TypeError:
+        return partial(function)
+    return function
 
 
 def merge(position: Params, held: Params) -> Params:

@@ -20,7 +20,7 @@ def kernel(rows):
 
 
 def test_the_layout_holds_each_stratum_as_a_ring():
-    order = Strata(STRATA, (4, 3, 2)).layout(seed=0)
+    order = Strata(STRATA, (4, 3, 2)).order(len(STRATA), 9, seed=0)
     assert [len(part) for part in np.split(order, [23, 31])] == [20 + 3, 6 + 2, 2 + 1]
     for part, rows, members in zip(
         np.split(order, [23, 31]), (4, 3, 2), (range(20), range(20, 26), (26, 27)), strict=True

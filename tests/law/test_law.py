@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import scirocco as sc
-from scirocco.engine import Engine
+from scirocco.gradient.engine import GradientEngine
 from scirocco.integrators.law import euler_variance
 from scirocco.run.recording import Recording
 
@@ -28,12 +28,12 @@ H_SGLD, H_MOMENTUM, FRICTION = 1e-4, 0.008, 20.0
 def moments(sampler, estimator, *, problem=g.SMALL, batch=10, batching=None, steps=1500, burn_in=500, seed=1):
     """Per chain: mean of each coordinate, and mean squared deviation from the true mean."""
     kernel = sc.kernel(problem.target, sampler, batch_size=batch, estimator=estimator, batching=batching, seed=seed)
-    engine = Engine(kernel, problem.initial, chains=CHAINS, recording=Recording(burn_in, 1))
-    state, draws = engine.init(), []
-    while int(state.step) < burn_in + steps:
-        chunk = engine.advance(state, burn_in + steps)
+    engine = GradientEngine(kernel, problem.initial, chains=CHAINS, recording=Recording(burn_in, 1))
+    engine.start()
+    draws = []
+    while engine.step < burn_in + steps:
+        chunk = engine.advance(burn_in + steps)
         assert chunk.finite
-        state = chunk.state
         draws.append(np.concatenate([chunk.draws["a"], chunk.draws["b"][..., None]], axis=-1))
     x = np.concatenate(draws, axis=1).astype(np.float64)
     return x.mean(1), np.mean((x - problem.mean) ** 2, axis=1)
@@ -264,15 +264,15 @@ def test_preconditioned_sgld(temperature):
     """After the adaptation: SGLD with the step sizes h G that it settled at."""
     sampler = sc.PSGLD(2e-3, adaptation_steps=1000, temperature=temperature)
     kernel = sc.kernel(g.SMALL.target, sampler, batch_size=1.0, seed=3)
-    engine = Engine(kernel, g.SMALL.initial, chains=CHAINS, recording=Recording(1800, 1))
-    state = engine.init()
+    engine = GradientEngine(kernel, g.SMALL.initial, chains=CHAINS, recording=Recording(1800, 1))
+    engine.start()
     total = squares = 0
-    while int(state.step) < 4500:
-        chunk = engine.advance(state, 4500)
-        state = chunk.state
+    while engine.step < 4500:
+        chunk = engine.advance(4500)
         x = np.concatenate([chunk.draws["a"], chunk.draws["b"][..., None]], axis=-1).astype(np.float64)
         total, squares = total + x.shape[1], squares + np.sum((x - g.SMALL.mean) ** 2, axis=1)
-    square = np.concatenate([np.asarray(state.sampler.square["a"]), np.asarray(state.sampler.square["b"])[:, None]], 1)
+    found = engine.state.sampler.square
+    square = np.concatenate([np.asarray(found["a"]), np.asarray(found["b"])[:, None]], 1)
     h = 2e-3 / (1e-5 + np.sqrt(square))
     law = temperature / (g.PRECISION * (1 - h * g.PRECISION / 2))
     ratio = squares / total / law  # every chain against the law of its own preconditioner

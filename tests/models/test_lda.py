@@ -10,7 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import scirocco as sc
 from scirocco.models.lda.alignment import align
-from scirocco.models.lda.recording import Recorder
+from scirocco.run.second_half import SecondHalf
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def test_planted_topics_are_found(planted, sampler):
 def test_intervals_cover_the_truth(planted, fitted):
     topics, _, _ = planted
     order = align(fitted.components_, topics)
-    draws = fitted.posterior_.reshape(-1, 4, 60)
+    draws = fitted.posterior_["topics"].values.reshape(-1, 4, 60)
     low, high = np.quantile(draws, [0.05, 0.95], axis=0)
     inside = (topics[order] >= low) & (topics[order] <= high)
     assert 0.7 < inside[fitted.components_ > 0.005].mean() < 0.99
@@ -70,9 +70,11 @@ def test_intervals_of_words_have_their_coverage():
 
 
 def test_chains_are_aligned(fitted):
-    assert not np.array_equal(fitted.posterior_[0], fitted.posterior_[1])
-    assert fitted.posterior_.shape[:2] == (2, 20)
-    first, second = fitted.posterior_.mean(axis=1)
+    draws = fitted.posterior_["topics"]
+    assert draws.dims == ("chain", "draw", "topic", "word")
+    assert not np.array_equal(draws[0], draws[1])
+    assert draws.shape[:2] == (2, 20)
+    first, second = draws.mean("draw").values
     assert np.array_equal(align(first, second), np.arange(4))
     assert np.abs(first - second).sum(axis=1).max() < 0.3
 
@@ -147,6 +149,7 @@ def test_save_and_load(tmp_path, planted, fitted):
     counts = planted[2][:10]
     np.testing.assert_array_equal(loaded.transform(counts), fitted.transform(counts))
     assert loaded.get_params() == fitted.get_params()
+    assert loaded.posterior_.identical(fitted.posterior_)
     np.testing.assert_array_equal(loaded.inflation_, fitted.inflation_)
     assert (loaded.sampler_, loaded.seconds_) == ("gibbs", fitted.seconds_)
     whole = (tmp_path / "model.npz").read_bytes()
@@ -198,10 +201,11 @@ def test_an_interrupted_fit_keeps_the_chains_that_ran(planted, monkeypatch):
         step(chain)
 
     monkeypatch.setattr(KeptGibbs, "step", interrupting)
-    with pytest.warns(UserWarning, match="interrupted in chain 0"):
-        model = sc.LDA(4, alpha=0.2, beta=0.1, max_iter=10**6, n_chains=3, random_state=0).fit(planted[2])
-    assert len(calls) == 400
-    assert len(model.posterior_) == 1
+    with pytest.warns(UserWarning, match="fit was interrupted"):
+        model = sc.LDA(4, alpha=0.2, beta=0.1, max_iter=10**6, n_chains=3, n_jobs=1, random_state=0).fit(planted[2])
+    assert 400 <= len(calls) < 5000  # the chunk, of half a second at most, is finished
+    assert model.posterior_.sizes["chain"] == len({int(c) for c in model.posterior_["chain"]})
+    assert model.trace_.stopped.startswith("interrupted")
     assert model.perplexity(planted[2][:50]) < 0.7 * model.unigram_perplexity(planted[2][:50])
 
 
@@ -269,8 +273,9 @@ def test_a_centre_is_renewed_in_a_stream(planted):
 
 def test_weights_that_explode_are_named(planted):
     model = sc.LDA(4, sampler=sc.SCIRCV(50.0, choose="always", recentre_every=1, centre_batch=30), batch_size=5)
-    with pytest.raises(FloatingPointError, match="no longer finite"):
+    with pytest.raises(sc.DivergenceError, match="no longer finite") as caught:
         model.fit(planted[2])
+    assert np.all(np.isfinite(caught.value.trace.posterior["topics"]))
 
 
 def test_a_time_budget_stops_fit_with_what_it_has(planted):
@@ -281,6 +286,7 @@ def test_a_time_budget_stops_fit_with_what_it_has(planted):
     assert model.perplexity(planted[2][:20]) > 1
     with pytest.warns(UserWarning, match="before the sampler began"):
         at_once = sc.LDA(4, max_seconds=1e-6, random_state=0).fit(planted[2])
+    assert "time budget" in at_once.trace_.stopped
     np.testing.assert_allclose(at_once.components_.sum(axis=1), 1, rtol=1e-5)
 
 
@@ -307,15 +313,20 @@ def test_priors_are_learnt():
 
 
 def test_recorder_keeps_the_second_half_at_equal_intervals():
-    recorder = Recorder(5)
+    recorder = SecondHalf(5)
     for t in range(1, 401):
-        recorder.add(np.array([[t / 400, 1 - t / 400]]), np.array([float(t)]) if recorder.due else None)
-        draws = recorder.posterior()[:, 0]
+        mean, draw = {"x": np.array([t / 400, 1 - t / 400])}, {"x": np.array([float(t)])}
+        recorder.add(mean, draw if recorder.due else None)
+        draws = recorder.draws()["x"][:, 0]
         assert len(draws) == min(5, (t + 1) // 2)
         assert draws[0] > t // 2
         assert np.diff(draws).max(initial=0) <= 2 * recorder.interval
-        assert len(recorder.draws) < 10
-    assert recorder.mean()[0] == pytest.approx([0.75, 0.25], abs=0.03)
+        assert len(recorder.kept) < 10
+        if t == 137:
+            again = SecondHalf(5)
+            again.unpack(recorder.pack())
+            recorder = again  # as after a checkpoint
+    assert recorder.mean()["x"] == pytest.approx([0.75, 0.25], abs=0.03)
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from scirocco.compiled import BLOCK, jit
-from scirocco.random import below, exponential, gamma, make_key, normal, open_stream, poisson, uniform
-from scirocco.random.bulk import gammas, workspace
+from scirocco.core.compiled import BLOCK, jit
+from scirocco.core.random import below, exponential, gamma, make_key, normal, open_stream, poisson, uniform
+from scirocco.core.random.bulk import gammas, workspace
 
 LIMIT = 1e-4
 DRAWS = 300_000

@@ -9,10 +9,10 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import scirocco as sc
+from scirocco.core.trees import normal_like
 from scirocco.integrators.langevin import aboba, baoab, euler, ornstein_uhlenbeck
 from scirocco.integrators.law import euler_variance, stationary_variance
 from scirocco.samplers.sgnht import SGNHTState
-from scirocco.trees import normal_like
 
 THETA = {"x": jnp.array([0.3, -1.2]), "y": jnp.array(0.7)}
 P = {"x": jnp.array([0.5, 0.1]), "y": jnp.array(-0.4)}

@@ -68,7 +68,6 @@ def test_momenta_are_renewed_where_they_should():
     [
         (lambda: Natural("sgld"), "one of the gradient engine"),
         (lambda: Natural(sc.SGHMC(0.1, integrator="aboba")), "out of euler, baoab, badodab"),
-        (lambda: Natural(sc.SGLD(np.ones(3))), "numbers or schedules"),
         (lambda: Natural(sc.SGLD(0.1), normal_prior=(0.0, 0.0)), "positive sd"),
         (lambda: Natural(sc.SGLD(0.1)).step(Weights(1.0, categories=3), Counts(np.ones((1, 3)))), "started first"),
         (lambda: SCIR(0.1).step(Weights(1.0, categories=3), Counts(-np.ones((1, 3)), signed=True)), "negative"),

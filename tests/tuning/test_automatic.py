@@ -232,7 +232,8 @@ def test_a_tuned_run_resumes_bit_for_bit(tmp_path):
     longer = sc.resume(tmp_path / "run", REGRESSION, num_samples=60)
     np.testing.assert_array_equal(longer.posterior["theta"].values, whole.posterior["theta"].values)
     assert longer.tuning.step_size == whole.tuning.step_size
-    assert Tuning.from_json(longer.tuning.to_json()) == longer.tuning
+    assert isinstance(longer.tuning, Tuning)
+    assert longer.tuning == sc.Trace.load(tmp_path / "run").tuning
 
 
 # Far from Gaussian.

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import jax
 import numpy as np
 
-from scirocco.trees import named_leaves
-from scirocco.types import Array, Data
+from scirocco.core.trees import named_leaves
+from scirocco.core.types import Array, Data
 
 
 class Batch(NamedTuple):

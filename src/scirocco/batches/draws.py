@@ -9,7 +9,7 @@ a frozen description; ``bind`` fixes the sizes and gives an init/draw pair of pu
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,29 +18,44 @@ from jaxtyping import Int
 
 from scirocco.batches.base import Batch
 from scirocco.batches.integers import below, integers
-from scirocco.types import Array, Data, Key
+from scirocco.core.keys import Use, fold
+from scirocco.core.parts import part
+from scirocco.core.program import program_part
+from scirocco.core.types import Array, Data, Key
 
 MAX_ORDER = 32_768  # entries of the epoch's order: it is carried through the loop, so it must stay small
 
 
-@runtime_checkable
-class Draw(Protocol):
-    """A way of drawing minibatches, bound to the sizes of a problem."""
+class Draw:
+    """A way of drawing minibatches, bound to the sizes of a problem: a frozen dataclass that inherits from this."""
 
-    @property
-    def wrap(self) -> int:
-        """Rows that the resident block repeats at its end, so that a slice may run over it."""
+    wrap: int = 0
+    """Rows that the resident block repeats at its end, so that a slice may run over it."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        program_part(cls)
 
     def init(self, key: Key) -> Any:
         """The state of the draws of one chain."""
+        del key
+        return ()
 
     def draw(self, key: Key, state: Any, count: Array, data: Data) -> tuple[Any, Batch]:
         """Minibatch number ``count``."""
+        raise NotImplementedError(f"{type(self).__name__} must say how it draws: draw(key, state, count, data)")
+
+    def fresh(self, key: Key, data: Data) -> Batch:
+        """A minibatch that has nothing to do with those of the chain, to measure with."""
+        return self.draw(key, self.init(key), jnp.int32(0), data)[1]
 
 
-@runtime_checkable
-class Batching(Protocol):
-    """A description of a way of drawing minibatches."""
+class Batching:
+    """A description of a way of drawing minibatches: a frozen dataclass that inherits from this class."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        part(cls)
 
     def bind(self, total: int, resident: int, batch_size: int, order: np.ndarray | None, ring: bool) -> Draw:
         """Fix the sizes.
@@ -48,6 +63,17 @@ class Batching(Protocol):
         ``total`` is N, ``resident`` the rows in memory, ``order`` the order in which they are stored; ``ring`` says
         that the resident block repeats its first ``wrap`` rows at the end.
         """
+        raise NotImplementedError(f"{type(self).__name__} must say how it draws: bind(total, resident, ...)")
+
+    def order(self, total: int, batch_size: int, seed: int) -> np.ndarray | None:
+        """The order in which data in memory is to be stored; None for as it is."""
+        del total, batch_size, seed
+        return None
+
+    def epoch(self, total: int, batch_size: int) -> float:
+        """Minibatches in an epoch without replacement; infinite for independent draws."""
+        del total, batch_size
+        return np.inf
 
 
 class EpochState(NamedTuple):
@@ -59,7 +85,7 @@ class EpochState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Shuffled:
+class Shuffled(Batching):
     """Contiguous blocks of shuffled rows, each row at most once an epoch, blocks and borders new each epoch.
 
     A minibatch is one contiguous block when the data has at least ``min_blocks`` of them; smaller data is cut finer,
@@ -78,9 +104,17 @@ class Shuffled:
         groups = max(1, -(-(resident // batch_size) // MAX_ORDER)) if pieces == 1 else 1
         return _Shuffled(total, resident, batch_size, pieces, groups, ring)
 
+    def order(self, total: int, batch_size: int, seed: int) -> np.ndarray | None:
+        """Shuffled once."""
+        return np.random.default_rng(seed).permutation(total) if batch_size < total else None
+
+    def epoch(self, total: int, batch_size: int) -> float:
+        """All rows once."""
+        return total / batch_size if batch_size < total else np.inf
+
 
 @dataclass(frozen=True)
-class _Shuffled:
+class _Shuffled(Draw):
     total: int
     resident: int
     batch_size: int
@@ -102,12 +136,12 @@ class _Shuffled:
         return self.blocks * self.groups // self.pieces
 
     @property
-    def wrap(self) -> int:
+    def wrap(self) -> int:  # type: ignore[override]
         return self.rows * self.groups if self.ring else 0
 
     def _shuffle(self, key: Key, epoch: Int[Array, ""]) -> tuple[Int[Array, " blocks"], Int[Array, ""]]:
         # One call for both: each call of the generator takes 0.2 s to compile.
-        words = jax.random.bits(jax.random.fold_in(key, epoch), (self.blocks + 2,), jnp.uint32)
+        words = jax.random.bits(fold(key, Use.EPOCH, epoch), (self.blocks + 2,), jnp.uint32)
         order = jnp.argsort(words[2:]).astype(jnp.int32)
         return order, below(words[:2], self.resident if self.ring else 1)
 
@@ -128,6 +162,14 @@ class _Shuffled:
         starts = offset + chosen + (within % self.groups) * self.rows
         batch = self._take(jnp.where(starts >= self.resident, starts - self.resident, starts), data)
         return EpochState(state.key, order, offset), batch
+
+    def fresh(self, key: Key, data: Data) -> Batch:
+        """Blocks at equal distances from a random row on: the rows are shuffled, and no sort need be compiled."""
+        top = self.resident if self.ring else self.resident - self.blocks * self.rows * self.groups + 1
+        first = integers(key, (1,), top)
+        stride = self.blocks // self.pieces * self.rows * self.groups
+        starts = first + stride * jnp.arange(self.pieces, dtype=jnp.int32)
+        return self._take(jnp.where(starts >= self.resident, starts - self.resident, starts), data)
 
     def _take(self, starts: Int[Array, " pieces"], data: Data) -> Batch:
         """The rows of the blocks that begin at ``starts``."""
@@ -159,6 +201,11 @@ class RandomBlocks(Shuffled):
         bound = super().bind(total, resident, batch_size, order, ring)
         return _RandomBlocks(**vars(bound)) if isinstance(bound, _Shuffled) else bound
 
+    def epoch(self, total: int, batch_size: int) -> float:
+        """There is none."""
+        del total, batch_size
+        return np.inf
+
 
 @dataclass(frozen=True)
 class _RandomBlocks(_Shuffled):
@@ -168,20 +215,19 @@ class _RandomBlocks(_Shuffled):
 
     def draw(self, key: Key, state: tuple[()], count: Array, data: Data) -> tuple[tuple[()], Batch]:  # type: ignore[override]
         del count
+        return state, self.fresh(key, data)
+
+    def fresh(self, key: Key, data: Data) -> Batch:
+        """Blocks at independent places."""
         top = self.resident if self.ring else self.resident - self.rows + 1
-        return state, self._take(integers(key, (self.pieces,), top), data)
+        return self._take(integers(key, (self.pieces,), top), data)
 
 
 @dataclass(frozen=True)
-class _Everything:
+class _Everything(Draw):
     """The full batch: nothing to draw."""
 
     total: int
-    wrap: int = 0
-
-    def init(self, key: Key) -> tuple[()]:
-        del key
-        return ()
 
     def draw(self, key: Key, state: tuple[()], count: Array, data: Data) -> tuple[tuple[()], Batch]:
         del key, count
@@ -189,7 +235,7 @@ class _Everything:
 
 
 @dataclass(frozen=True)
-class WithReplacement:
+class WithReplacement(Batching):
     """Independent uniform rows."""
 
     def bind(self, total: int, resident: int, batch_size: int, order: np.ndarray | None, ring: bool) -> Draw:
@@ -198,15 +244,10 @@ class WithReplacement:
 
 
 @dataclass(frozen=True)
-class _Independent:
+class _Independent(Draw):
     total: int
     resident: int
     batch_size: int
-    wrap: int = 0
-
-    def init(self, key: Key) -> tuple[()]:
-        del key
-        return ()
 
     def draw(self, key: Key, state: tuple[()], count: Array, data: Data) -> tuple[tuple[()], Batch]:
         del count
@@ -216,7 +257,7 @@ class _Independent:
 
 
 @dataclass(frozen=True, eq=False)
-class Weighted:
+class Weighted(Batching):
     """Independent rows, row i with probability p_i proportional to ``weights[i]``; its example then counts 1/(n p_i).
 
     With ``ControlVariate`` and weights proportional to the Lipschitz constants L_i of the examples' gradients this is
@@ -238,24 +279,20 @@ class Weighted:
         if order is not None:
             weights = weights[order]
         parts = np.maximum(1, np.floor(weights / weights.sum() * (2**31 - 1 - total))).astype(np.int64)
-        return _Weighted(batch_size, np.cumsum(parts).astype(np.int32), (parts.sum() / parts).astype(np.float32))
+        upper = np.cumsum(parts).astype(np.int32)
+        return _Weighted(batch_size, int(upper[-1]), upper, (parts.sum() / parts).astype(np.float32))
 
 
 @dataclass(frozen=True, eq=False)
-class _Weighted:
+class _Weighted(Draw):
     batch_size: int
+    tickets: int
     upper: np.ndarray  # cumulative counts: row i owns the integers in [upper[i-1], upper[i])
     inverse: np.ndarray  # 1 / p_i
-    wrap: int = 0
 
-    def init(self, key: Key) -> tuple[Array, Array]:
-        del key
-        return jnp.asarray(self.upper), jnp.asarray(self.inverse)
-
-    def draw(self, key: Key, state: tuple[Array, Array], count: Array, data: Data) -> tuple[tuple[Array, Array], Batch]:
+    def draw(self, key: Key, state: tuple[()], count: Array, data: Data) -> tuple[tuple[()], Batch]:
         del count
-        upper, inverse = state
-        tickets = integers(key, (self.batch_size,), int(self.upper[-1]))
-        indices = jnp.searchsorted(upper, tickets, side="right").astype(jnp.int32)
+        tickets = integers(key, (self.batch_size,), self.tickets)
+        indices = jnp.searchsorted(jnp.asarray(self.upper), tickets, side="right").astype(jnp.int32)
         rows = jax.tree.map(lambda a: a.at[indices].get(mode="promise_in_bounds"), data)
-        return state, Batch(rows, inverse[indices] / self.batch_size, indices)
+        return state, Batch(rows, jnp.asarray(self.inverse)[indices] / self.batch_size, indices)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.types import Array, Key
+from scirocco.core.types import Array, Key
 
 
 def integers(key: Key, shape: tuple[int, ...], top: int | np.ndarray) -> Array:

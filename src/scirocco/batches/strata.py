@@ -17,13 +17,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco.batches.base import Batch
+from scirocco.batches.draws import Batching, Draw
 from scirocco.batches.integers import integers
-from scirocco.types import Array, Data, Key
+from scirocco.core.types import Array, Data, Key
 
 
 @dataclass(frozen=True, eq=False)
-class Strata:
+class Strata(Batching):
     """``rows[s]`` rows of each stratum s in every minibatch; ``labels`` has the stratum of each row of the data.
+
+    Without ``rows`` every stratum sends its share, at least one row.
 
     >>> batching = Strata(np.array([0, 0, 0, 0, 1, 1]), rows=(2, 2))
     >>> batching.bind(6, 6, 4, None, ring=False).weights
@@ -31,22 +34,39 @@ class Strata:
     """
 
     labels: Any = field(metadata={"keep": True})
-    rows: tuple[int, ...]
+    rows: tuple[int, ...] | None = None
 
-    def layout(self, seed: int) -> np.ndarray:
+    def allocated(self, batch_size: int) -> tuple[int, ...]:
+        """Rows of each stratum: those given, or shares of ``batch_size`` by size, at least one of each."""
+        if self.rows is not None:
+            return tuple(map(int, self.rows))
+        sizes = np.bincount(np.asarray(self.labels))
+        if len(sizes) > batch_size:
+            raise ValueError(f"batch_size {batch_size} is smaller than the number of strata, {len(sizes)}")
+        rows = np.clip(np.round(batch_size * sizes / sizes.sum()), 1, sizes).astype(int)
+        while rows.sum() != batch_size:  # what rounding left over goes to, or comes from, the largest
+            change = 1 if rows.sum() < batch_size else -1
+            open_ = (rows < sizes) if change > 0 else (rows > 1)
+            rows[np.argmax(np.where(open_, sizes, -1))] += change
+        return tuple(map(int, rows))
+
+    def order(self, total: int, batch_size: int, seed: int) -> np.ndarray:
         """The rows in the order in which they are stored: each stratum shuffled, its first rows again at its end."""
+        del total
+        rows = self.allocated(batch_size)
         shuffled = np.random.default_rng(seed).permutation(len(self.labels))
-        members = [shuffled[np.asarray(self.labels)[shuffled] == s] for s in range(len(self.rows))]
-        return np.concatenate([np.r_[m, m[: n - 1]] for m, n in zip(members, self.rows, strict=True)])
+        members = [shuffled[np.asarray(self.labels)[shuffled] == s] for s in range(len(rows))]
+        return np.concatenate([np.r_[m, m[: n - 1]] for m, n in zip(members, rows, strict=True)])
 
     def bind(self, total: int, resident: int, batch_size: int, order: np.ndarray | None, ring: bool) -> _Strata:
         """Check the sizes."""
         del order, ring
-        labels, rows = np.asarray(self.labels), tuple(map(int, self.rows))
+        labels = np.asarray(self.labels)
         if resident != total:
             raise ValueError("Strata needs data in memory; for data on disk use Shuffled")
         if labels.shape != (total,) or labels.dtype.kind not in "iu":
             raise ValueError(f"labels must be whole numbers, one for each of the {total} examples; got {labels.shape}")
+        rows = self.allocated(batch_size)
         if labels.min() < 0 or labels.max() >= len(rows):
             raise ValueError(f"labels must lie between 0 and {len(rows) - 1}, as rows has {len(rows)} entries")
         sizes = np.bincount(labels, minlength=len(rows))
@@ -58,18 +78,13 @@ class Strata:
 
 
 @dataclass(frozen=True)
-class _Strata:
+class _Strata(Draw):
     sizes: tuple[int, ...]
     rows: tuple[int, ...]
-    wrap: int = 0
 
     @property
     def weights(self) -> np.ndarray:
         return np.repeat([s / n for s, n in zip(self.sizes, self.rows, strict=True)], self.rows).astype(np.float32)
-
-    def init(self, key: Key) -> tuple[()]:
-        del key
-        return ()
 
     def draw(self, key: Key, state: tuple[()], count: Array, data: Data) -> tuple[tuple[()], Batch]:
         del count

@@ -23,8 +23,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco.batches.base import check_rows, leading_size, row_bytes, row_struct
-from scirocco.trees import named_leaves
-from scirocco.types import Data
+from scirocco.core.trees import named_leaves
+from scirocco.core.types import Data
 
 BLOCK_BYTES = 64 * 2**20
 PIECES_PER_BLOCK = 64

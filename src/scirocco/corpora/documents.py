@@ -10,24 +10,20 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from scirocco.compiled import jit
+from scirocco.core.compiled import jit
 
 
 @jit
-def _lengths(starts: Any, numbers: Any) -> Any:
-    lengths = np.zeros(starts.size - 1, np.int64)
+def _add_lengths(starts: Any, numbers: Any, lengths: Any) -> None:
     for d in range(lengths.size):
         for j in range(starts[d], starts[d + 1]):
             lengths[d] += numbers[j]
-    return lengths
 
 
 @jit
-def _word_counts(words: Any, numbers: Any, vocabulary: int) -> Any:
-    counts = np.zeros(vocabulary)
+def _add_counts(words: Any, numbers: Any, counts: Any) -> None:
     for j in range(words.size):
         counts[words[j]] += numbers[j]
-    return counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +75,9 @@ class Documents:
     @cached_property
     def lengths(self) -> np.ndarray:
         """Tokens of each document."""
-        return np.asarray(_lengths(self.starts, self.numbers))
+        lengths = np.zeros(self.size, np.int64)
+        _add_lengths(self.starts, self.numbers, lengths)
+        return lengths
 
     @cached_property
     def tokens(self) -> int:
@@ -117,4 +115,6 @@ class Documents:
 
     def word_counts(self) -> np.ndarray:
         """How often each word occurs."""
-        return np.asarray(_word_counts(self.words, self.numbers, self.vocabulary))
+        counts = np.zeros(self.vocabulary)
+        _add_counts(self.words, self.numbers, counts)
+        return counts

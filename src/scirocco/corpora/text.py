@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from scirocco.checks import require_count
+from scirocco.core.checks import require_count
 from scirocco.corpora.documents import Documents
 from scirocco.corpora.store import Corpus, write_corpus
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scirocco.diagnostics.bias import BiasReport, bias_report
-from scirocco.diagnostics.convergence import ess, rhat
 from scirocco.diagnostics.ksd import ksd
 from scirocco.diagnostics.rosenblatt import dirichlet_uniforms, ks_distance, ks_distances
+from scirocco.run.convergence import ess, rhat
 
 if TYPE_CHECKING:
     from scirocco.diagnostics.stein import trace_ksd
 
 __all__ = [
-    "BiasReport",
-    "bias_report",
     "dirichlet_uniforms",
     "ess",
     "ks_distance",

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scirocco.types import Array
+from scirocco.core.types import Array
 
 Floats: TypeAlias = NDArray[np.float64]
 Kernel: TypeAlias = Callable[[Any, float], tuple[Any, Any, Any]]

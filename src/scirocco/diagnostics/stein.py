@@ -16,12 +16,12 @@ from jax.flatten_util import ravel_pytree
 
 from scirocco.batches import Arrays, Batch
 from scirocco.batches.base import batch_rows
+from scirocco.core.trees import named_leaves
+from scirocco.core.types import Array, Params
 from scirocco.diagnostics.ksd import ksd
 from scirocco.run.describe import is_opaque, rebuild
 from scirocco.run.trace import Trace
 from scirocco.target import Target
-from scirocco.trees import named_leaves
-from scirocco.types import Array, Params
 
 
 def trace_ksd(

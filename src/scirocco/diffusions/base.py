@@ -10,9 +10,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from scirocco.checks import positive_array, real_array, require_count, require_seed
-from scirocco.compiled import BLOCK, jit, over_blocks
-from scirocco.random import make_key, normal, open_stream
+from scirocco.core.checks import positive_array, real_array, require_count, require_seed
+from scirocco.core.compiled import BLOCK, jit, over_blocks
+from scirocco.core.random import make_key, normal, open_stream
 
 SQRT_TWO = 2.0**0.5
 

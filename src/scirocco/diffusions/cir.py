@@ -23,26 +23,26 @@ from typing import Any
 
 import numpy as np
 
-from scirocco.checks import positive_array, real_array
-from scirocco.compiled import BLOCK, jit
+from scirocco.core.checks import positive_array, real_array
+from scirocco.core.compiled import BLOCK, ZERO, inner, jit
+from scirocco.core.random import open_stream
+from scirocco.core.random.bulk import exponentials_of, fill_uniforms, gammas, workspace
+from scirocco.core.random.draws import normal, poisson_from
 from scirocco.diffusions.base import SQRT_TWO, draw, states, times
-from scirocco.random import open_stream
-from scirocco.random.bulk import exponentials_of, fill_uniforms, gammas, workspace
-from scirocco.random.draws import normal, poisson_from
 
 SQRT_HALF = math.sqrt(0.5)
 
 
-@jit
+@inner
 def transition_block(s: Any, x: Any, shape: Any, pull: Any, scale: Any, n: int, work: Any) -> None:
     """``x[i] <- scale[i] Gamma(shape[i] + Poisson(pull[i] x[i]))`` for i < n <= BLOCK; overwrites shape and pull."""
     words, lists, numbers = work
     counted, large = lists[0], lists[3]
-    none, squares = numbers[0], numbers[5]
-    u = fill_uniforms(s, words, n)
+    none, squares, u = numbers[0], numbers[5], numbers[6]
+    fill_uniforms(s, words, u, n)
     for i in range(n):
         pull[i] *= x[i]  # the Poisson mean
-    m, k = 0, 0
+    m, k = ZERO, ZERO
     for i in range(n):
         large[m], counted[k] = i, i
         m += shape[i] > 0.5
@@ -64,13 +64,17 @@ def transition_block(s: Any, x: Any, shape: Any, pull: Any, scale: Any, n: int, 
         x[i] *= scale[i]
 
 
-@jit
+@inner
 def _take(matrix: Any, start: int, n: int, columns: int, out: Any) -> None:
     """Entries ``start`` to ``start + n``, in the order of rows, of a matrix that may have one row or column for all."""
+    # Loops: assigning to slices takes two seconds to compile, for the text of an error about their shapes.
     if matrix.size == 1:
-        out[:n] = matrix[0, 0]
+        for j in range(n):
+            out[j] = matrix[0, 0]
     elif matrix.shape[1] == columns and matrix.shape[0] > 1:
-        out[:n] = matrix.reshape(-1)[start : start + n]
+        part = matrix.reshape(-1)[start : start + n]  # an index start + j would be tested for its sign each time
+        for j in range(n):
+            out[j] = part[j]
     else:
         by_row = matrix.shape[0] > 1
         row, column = start // columns, start % columns
@@ -94,8 +98,9 @@ def transition_kernel(key: Any, step: int, first: int, last: int, x: Any, parame
         _take(shapes, start, n, columns, shape)
         _take(pulls, start, n, columns, pull)
         _take(scales, start, n, columns, scale)
-        new = target[start : start + n]
-        new[:] = source[start : start + n]
+        old, new = source[start : start + n], target[start : start + n]
+        for j in range(n):
+            new[j] = old[j]
         transition_block(open_stream(key, step, block), new, shape, pull, scale, n, work)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from scirocco.checks import positive_array, real_array
+from scirocco.core.checks import positive_array, real_array
 from scirocco.diffusions.base import draw, normal_kernel, times
 
 NODES = 200  # of the Gauss-Hermite rule for the moment generating function

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from scirocco.checks import positive_array, real_array
+from scirocco.core.checks import positive_array, real_array
 from scirocco.diffusions.base import times
 from scirocco.diffusions.cir import CIR
 

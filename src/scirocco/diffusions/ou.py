@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from scirocco.checks import positive_array, real_array
+from scirocco.core.checks import positive_array, real_array
 from scirocco.diffusions.base import SQRT_TWO, draw, normal_kernel, states, times
 
 

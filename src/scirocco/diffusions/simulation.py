@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from scirocco.checks import require_count, require_seed
+from scirocco.core.checks import require_count, require_seed
 from scirocco.diffusions.base import Diffusion
 
 

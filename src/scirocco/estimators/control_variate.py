@@ -25,11 +25,10 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from scirocco.batches import Batch
-from scirocco.target import Target
-from scirocco.trees import zeros_like
-from scirocco.tuning.curvature import likelihood_hessian
-from scirocco.tuning.mode import find_mode
-from scirocco.types import Array, Params
+from scirocco.core.trees import zeros_like
+from scirocco.core.types import Array, Params
+from scirocco.estimators.base import Estimator, FindMode
+from scirocco.target import PureDensity, Target
 
 MOST = 1000  # parameters, up to which the Hessian of all data is taken
 
@@ -49,7 +48,9 @@ def anchor(target: Target, position: Params, held: Params) -> ControlVariateStat
     return ControlVariateState(position, held, jax.tree.map(lambda g, p: jnp.asarray(g, p.dtype), full, position))
 
 
-def estimate_around(target: Target, state: ControlVariateState, position: Params, held: Params, batch: Batch) -> Params:
+def estimate_around(
+    target: PureDensity, state: ControlVariateState, position: Params, held: Params, batch: Batch
+) -> Params:
     """The estimate of grad U that differs from the full gradient only by what changed since the centre."""
     here = target.likelihood_gradient(position, held, batch)
     there = target.likelihood_gradient(state.centre, state.held, batch)
@@ -58,7 +59,7 @@ def estimate_around(target: Target, state: ControlVariateState, position: Params
 
 
 def estimate_second_order(
-    target: Target, state: ControlVariateState, position: Params, held: Params, batch: Batch
+    target: PureDensity, state: ControlVariateState, position: Params, held: Params, batch: Batch
 ) -> Params:
     """The same with the change since the centre foretold by the Hessian."""
     assert state.hessian is not None
@@ -74,28 +75,28 @@ def estimate_second_order(
 
 
 @dataclass(frozen=True, eq=False)
-class ControlVariate:
-    """Control variates around a centre: the user's, or the posterior mode found by ``tuning.find_mode``.
+class ControlVariate(Estimator):
+    """Control variates around a centre: the user's, or the posterior mode (``find_mode``).
 
     ``order`` is that of Taylor's series, 1 or 2 (for at most 1,000 parameters). Chains start at the centre, which
     replaces the burn-in. ``options`` go to ``find_mode``.
     """
 
-    centre: Params = field(default=None, metadata={"resume": False})
+    centre: Params = field(default=None, metadata={"resume": False, "program": False})
     order: int = 1
-    options: dict[str, Any] | None = field(default=None, metadata={"resume": False})
+    options: dict[str, Any] | None = field(default=None, metadata={"resume": False, "program": False})
 
     def __post_init__(self) -> None:
         if self.order not in (1, 2):
             raise ValueError(f"order must be 1 or 2; got {self.order!r}")
 
-    def start(self, target: Target, position: Params, held: Params, seed: int) -> Params:
+    def start(self, target: Target, position: Params, held: Params, find_mode: FindMode) -> Params:
         """The centre."""
         size = ravel_pytree(position)[0].size
         if self.order == 2 and size > MOST:
             raise ValueError(f"order=2 keeps a Hessian, for at most {MOST:,} parameters; there are {size:,}")
         if self.centre is None:
-            return find_mode(target, position, held=held, seed=seed, **(self.options or {}))
+            return find_mode(target, position, held=held, **(self.options or {}))
         centre = jax.tree.map(jnp.asarray, self.centre)
         shapes = jax.tree.map(jnp.shape, centre), jax.tree.map(jnp.shape, position)
         if shapes[0] != shapes[1]:
@@ -108,7 +109,7 @@ class ControlVariate:
         if self.order == 1:
             return state
         dtype = ravel_pytree(position)[0].dtype
-        return state._replace(hessian=jnp.asarray(likelihood_hessian(target, position, held), dtype))
+        return state._replace(hessian=jnp.asarray(target.likelihood_hessian(position, held), dtype))
 
     def blank(self, target: Target, position: Params, held: Params) -> ControlVariateState:
         """Zeros."""
@@ -118,7 +119,7 @@ class ControlVariate:
         return ControlVariateState(position, held, zeros_like(position), hessian)
 
     def estimate(
-        self, target: Target, state: ControlVariateState, position: Params, held: Params, batch: Batch
+        self, target: PureDensity, state: ControlVariateState, position: Params, held: Params, batch: Batch
     ) -> tuple[Params, ControlVariateState]:
         """Two backward passes over the minibatch, one at the centre; for the second order, a Hessian product too."""
         estimated = estimate_around if self.order == 1 else estimate_second_order

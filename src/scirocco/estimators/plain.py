@@ -10,28 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scirocco.batches import Batch
-from scirocco.target import Target
-from scirocco.types import Params
+from scirocco.core.types import Params
+from scirocco.estimators.base import Estimator
+from scirocco.target import PureDensity
 
 
 @dataclass(frozen=True)
-class Plain:
+class Plain(Estimator):
     """The gradient of the minibatch, scaled to the whole data set."""
 
-    def start(self, target: Target, position: Params, held: Params, seed: int) -> Params:
-        """The given position."""
-        del target, held, seed
-        return position
-
-    def init(self, target: Target, position: Params, held: Params) -> tuple[()]:
-        """No state."""
-        del target, position, held
-        return ()
-
-    blank = init
-
     def estimate(
-        self, target: Target, state: tuple[()], position: Params, held: Params, batch: Batch
+        self, target: PureDensity, state: tuple[()], position: Params, held: Params, batch: Batch
     ) -> tuple[Params, tuple[()]]:
         """One backward pass over the minibatch."""
         return target.potential_gradient(position, held, batch), state

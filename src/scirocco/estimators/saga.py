@@ -19,8 +19,9 @@ import jax
 import jax.numpy as jnp
 
 from scirocco.batches import Arrays, Batch
-from scirocco.target import Target
-from scirocco.types import Array, Params
+from scirocco.core.types import Array, Params
+from scirocco.estimators.base import Estimator, FindMode
+from scirocco.target import PureDensity, Target
 
 
 class SAGAState(NamedTuple):
@@ -32,14 +33,14 @@ class SAGAState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SAGA:
+class SAGA(Estimator):
     """A table of the last gradient of every example; needs data in memory."""
 
     independent_draws: ClassVar[bool] = True
 
-    def start(self, target: Target, position: Params, held: Params, seed: int) -> Params:
+    def start(self, target: Target, position: Params, held: Params, find_mode: FindMode) -> Params:
         """The given position."""
-        del held, seed
+        del held, find_mode
         if not isinstance(target.source, Arrays):
             raise ValueError(
                 "SAGA keeps a gradient for every example and needs data in memory; use ControlVariate or SVRG"
@@ -70,7 +71,7 @@ class SAGA:
         )
 
     def estimate(
-        self, target: Target, state: SAGAState, position: Params, held: Params, batch: Batch
+        self, target: PureDensity, state: SAGAState, position: Params, held: Params, batch: Batch
     ) -> tuple[Params, SAGAState]:
         """One backward pass per example of the minibatch, and the table's update."""
         rows = batch.indices

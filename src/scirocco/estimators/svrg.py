@@ -11,26 +11,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scirocco.batches import Batch
-from scirocco.checks import require_count
+from scirocco.core.checks import require_count
+from scirocco.core.trees import zeros_like
+from scirocco.core.types import Params
+from scirocco.estimators.base import Estimator
 from scirocco.estimators.control_variate import ControlVariateState, anchor, estimate_around
-from scirocco.target import Target
-from scirocco.trees import zeros_like
-from scirocco.types import Params
+from scirocco.target import PureDensity, Target
 
 
 @dataclass(frozen=True)
-class SVRG:
+class SVRG(Estimator):
     """Control variates around the chain's own position of at most ``refresh_every`` steps ago."""
 
     refresh_every: int = 1000
 
     def __post_init__(self) -> None:
         require_count("refresh_every", self.refresh_every)
-
-    def start(self, target: Target, position: Params, held: Params, seed: int) -> Params:
-        """The given position."""
-        del target, held, seed
-        return position
 
     def init(self, target: Target, position: Params, held: Params) -> ControlVariateState:
         """The first centre is the start."""
@@ -49,7 +45,7 @@ class SVRG:
         return ControlVariateState(position, held, zeros_like(position))
 
     def estimate(
-        self, target: Target, state: ControlVariateState, position: Params, held: Params, batch: Batch
+        self, target: PureDensity, state: ControlVariateState, position: Params, held: Params, batch: Batch
     ) -> tuple[Params, ControlVariateState]:
         """Two backward passes over the minibatch, one at the centre."""
         return estimate_around(target, state, position, held, batch), state

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from scirocco.types import Array, Gradient, Number, Params
+from scirocco.core.types import Array, Gradient, Number, Params
 
 Step = Callable[[Params, Params, Gradient, Params, Params, Params, Params], tuple[Params, Params, Params]]
 """(position, momentum, gradient, noise, h, friction, diffusion) -> (position, momentum, the gradient used)"""

@@ -15,8 +15,8 @@ from __future__ import annotations
 import jax
 import numpy as np
 
+from scirocco.core.types import Number
 from scirocco.integrators.langevin import Step
-from scirocco.types import Number
 
 
 def stationary_variance(

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import jax
 
+from scirocco.core.types import Gradient, Params
 from scirocco.integrators.langevin import drift, euler, kick, ornstein_uhlenbeck
-from scirocco.types import Gradient, Params
 
 Heat = Callable[[Params, Params, float], Params]
 """(thermostat, momentum, share of the step) -> thermostat: the D step, ``xi <- xi + share h (p'p/n - T)``"""

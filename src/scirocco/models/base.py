@@ -7,25 +7,27 @@ all and open to every sampler and estimator of the library.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import jax
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from scirocco.blocks import Block, split
-from scirocco.checks import positive_array, require_count
+from scirocco.core.checks import positive_array, require_count
+from scirocco.core.types import Key, Params
+from scirocco.gradient.blocks import Block, split
 from scirocco.models import storage
+from scirocco.models.home import Home
+from scirocco.optimise.mode import find_mode
 from scirocco.run.trace import Trace
 from scirocco.samplers.base import Sampler
-from scirocco.sampling import sample
+from scirocco.sampling import GradientResumer, sample
 from scirocco.target import Target
-from scirocco.tuning.mode import find_mode
-from scirocco.types import Key, Params
 
 Self = TypeVar("Self", bound="GradientModel")
 
@@ -40,6 +42,7 @@ class GradientModel(BaseEstimator):  # type: ignore[misc]
     batch_size : rows of a minibatch, a count (at most all are taken) or a share of all.
     n_draws, burn_in, thin : draws kept of each chain, steps before the first, steps from draw to draw.
     n_chains : independent chains.
+    max_seconds : time budget of the chains, compiling and the search for a start not counted; None for none.
     random_state : seed.
     verbose : show progress.
     """
@@ -51,29 +54,32 @@ class GradientModel(BaseEstimator):  # type: ignore[misc]
         for name, least in (("n_draws", 2), ("burn_in", 0), ("thin", 1), ("n_chains", 1)):
             require_count(name, getattr(self, name), least)
 
-    def _seed(self) -> int:
-        if isinstance(self.random_state, int | np.integer) and not isinstance(self.random_state, bool):
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
-
     def _sample(
-        self, target: Target, initial: Params | Callable[..., Params], default: Sampler, *,
-        blocks: Sequence[Block] = (), batch_size: int | float | None = None, seed: int | None = None,
+        self, target: Target, initial: Params | Callable[..., Params], default: Callable[[], Sampler], home: Home, *,
+        blocks: Sequence[Block] = (), batch_size: int | float | None = None, seed: int,
     ) -> None:  # fmt: skip
-        """Run the chains; sets ``trace_`` and ``posterior_``."""
+        """Run the chains, from their start or from checkpoints; sets ``trace_`` and ``posterior_``.
+
+        ``default`` makes the model's own sampler, if none was given: its step size may need a start.
+        """
         rows = self.batch_size if self.batch_size is not None else batch_size
         if isinstance(rows, int | np.integer) and not isinstance(rows, bool):
             rows = min(int(rows), target.size)  # a setting for large data should not break a small subset of it
-        self.trace_: Trace = sample(
-            target, default if self.sampler is None else self.sampler, initial, num_samples=self.n_draws,
-            burn_in=self.burn_in, thin=self.thin, batch_size=rows, estimator=self.estimator, blocks=blocks,
-            chains=self.n_chains, seed=self._seed() if seed is None else seed, progress=self.verbose,
-        )  # fmt: skip
+        if home.meta is not None:
+            assert home.path is not None
+            start = None if home.begun else initial
+            again = replace(home.again, blocks=tuple(blocks), initial=start, progress=self.verbose)
+            self.trace_: Trace = GradientResumer()(home.path, home.meta, target, None, again)
+        else:
+            self.trace_ = sample(
+                target, default() if self.sampler is None else self.sampler, initial, num_samples=self.n_draws,
+                burn_in=self.burn_in, thin=self.thin, batch_size=rows, estimator=self.estimator, blocks=blocks,
+                chains=self.n_chains, seed=seed, progress=self.verbose, path=home.path, max_seconds=self.max_seconds,
+                facts=home.facts(self),
+            )  # fmt: skip
         self.posterior_ = self.trace_.posterior
-        if self.trace_.stopped:
-            import warnings
-
-            warnings.warn(f"the run ended early: {self.trace_.stopped}", stacklevel=3)
+        if self.trace_.stopped and self.trace_.stopped.startswith("interrupted"):
+            warnings.warn(f"the run ended early: {self.trace_.stopped}", stacklevel=4)
 
     def _optimised(
         self, target: Target, initial: Callable[[Key], Params], blocks: Sequence[Block], seed: int

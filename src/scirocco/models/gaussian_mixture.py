@@ -10,6 +10,7 @@ chain's means before anything is averaged, and a chain stays near the arrangemen
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, ClassVar
 
 import jax
@@ -19,11 +20,12 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from scirocco.checks import require_count
+from scirocco.core.checks import require_count
+from scirocco.core.types import Array, Params
 from scirocco.models.base import GradientModel, require_positive_setting
+from scirocco.models.home import Home
 from scirocco.samplers import UnderdampedLangevin
 from scirocco.target import Target
-from scirocco.types import Array, Params
 
 PIECE = 2**24  # log densities at a time
 
@@ -37,7 +39,7 @@ class GaussianMixture(DensityMixin, GradientModel):  # type: ignore[misc]
     concentration : alpha of the Dirichlet prior of the weights.
     prior_scale : r, sd of the means' prior in sds of the data.
     precision_shape, precision_rate : of the Gamma prior of the precisions, in units of the data's.
-    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, random_state, verbose : the run; see
+    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, verbose : the run; see
         ``scirocco.models.base.GradientModel``.
 
     Attributes
@@ -60,7 +62,7 @@ class GaussianMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         self, n_components: int = 2, *, concentration: float = 1.0, prior_scale: float = 3.0,
         precision_shape: float = 1.0, precision_rate: float = 0.01, sampler: Any = None, estimator: Any = None,
         batch_size: int | float | None = None, n_draws: int = 500, burn_in: int = 500, thin: int = 4,
-        n_chains: int = 4, random_state: Any = None, verbose: bool = False,
+        n_chains: int = 4, max_seconds: float | None = None, random_state: Any = None, verbose: bool = False,
     ) -> None:  # fmt: skip
         self.n_components = n_components
         self.concentration = concentration
@@ -74,11 +76,18 @@ class GaussianMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         self.burn_in = burn_in
         self.thin = thin
         self.n_chains = n_chains
+        self.max_seconds = max_seconds
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None) -> GaussianMixture:
-        """Sample weights, means and scales given rows ``X``."""
+    def fit(self, X: Any, y: Any = None, *, path: str | Path | None = None) -> GaussianMixture:
+        """Sample weights, means and scales given rows ``X``.
+
+        With a ``path`` draws and checkpoints go to that folder, for ``scirocco.resume(path, X)``.
+        """
+        return self._fit(X, y, Home.of(path))
+
+    def _fit(self, X: Any, y: Any, home: Home) -> GaussianMixture:
         del y
         self._check_run()
         require_count("n_components", self.n_components)
@@ -91,9 +100,11 @@ class GaussianMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         constant = np.flatnonzero(spread == 0)
         if constant.size:
             raise ValueError(f"columns {constant[:10].tolist()} of X are constant: a normal law cannot fit them")
-        seed = self._seed()
+        seed = home.seed(self.random_state)
         unit = ((X - centre) / spread).astype(np.float32)
-        self._sample(self.target(unit), self._initial(unit, seed), UnderdampedLangevin(step_size="auto"), seed=seed)
+        self._sample(
+            self.target(unit), self._initial(unit, seed), lambda: UnderdampedLangevin(step_size="auto"), home, seed=seed
+        )
         self._settle(centre, spread)
         return self
 

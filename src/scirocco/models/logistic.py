@@ -9,6 +9,7 @@ own; the prior alone settles what adding a constant to all of them would leave o
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any, ClassVar
 
 import jax
@@ -18,11 +19,12 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from scirocco.checks import require_choice
+from scirocco.core.checks import require_choice
+from scirocco.core.types import Array, Params
 from scirocco.models.base import GradientModel, require_positive_setting
+from scirocco.models.home import Home
 from scirocco.samplers import UnderdampedLangevin
 from scirocco.target import Target
-from scirocco.types import Array, Params
 
 PRIORS = ("gaussian", "laplace")
 MOST = 2**24  # logits at a time: predictions of many draws for many rows come in pieces
@@ -37,7 +39,7 @@ class LogisticRegression(ClassifierMixin, GradientModel):  # type: ignore[misc]
     prior_scale : its scale s, the sd of the Gaussian or the b of the Laplace law.
     fit_intercept : whether there is an intercept.
     intercept_scale : sd t of its Gaussian prior.
-    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, random_state, verbose : the run; see
+    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, verbose : the run; see
         ``scirocco.models.base.GradientModel``.
 
     Attributes
@@ -63,7 +65,7 @@ class LogisticRegression(ClassifierMixin, GradientModel):  # type: ignore[misc]
         self, *, prior: str = "gaussian", prior_scale: float = 1.0, fit_intercept: bool = True,
         intercept_scale: float = 10.0, sampler: Any = None, estimator: Any = None,
         batch_size: int | float | None = None, n_draws: int = 500, burn_in: int = 200, thin: int = 4,
-        n_chains: int = 4, random_state: Any = None, verbose: bool = False,
+        n_chains: int = 4, max_seconds: float | None = None, random_state: Any = None, verbose: bool = False,
     ) -> None:  # fmt: skip
         self.prior = prior
         self.prior_scale = prior_scale
@@ -76,11 +78,18 @@ class LogisticRegression(ClassifierMixin, GradientModel):  # type: ignore[misc]
         self.burn_in = burn_in
         self.thin = thin
         self.n_chains = n_chains
+        self.max_seconds = max_seconds
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any) -> LogisticRegression:
-        """Sample the posterior of the weights given rows ``X`` and labels ``y``."""
+    def fit(self, X: Any, y: Any, *, path: str | Path | None = None) -> LogisticRegression:
+        """Sample the posterior of the weights given rows ``X`` and labels ``y``.
+
+        With a ``path`` draws and checkpoints go to that folder, for ``scirocco.resume(path, X, y)``.
+        """
+        return self._fit(X, y, Home.of(path))
+
+    def _fit(self, X: Any, y: Any, home: Home) -> LogisticRegression:
         self._check_run()
         require_choice("prior", self.prior, PRIORS)
         require_positive_setting("prior_scale", self.prior_scale)
@@ -95,7 +104,10 @@ class LogisticRegression(ClassifierMixin, GradientModel):  # type: ignore[misc]
             warnings.warn(
                 f"columns {constant[:10].tolist()} of X are constant: their weights follow the prior", stacklevel=2
             )
-        self._sample(self.target(X, codes), self._initial(X.shape[1]), UnderdampedLangevin(step_size="auto"))
+        self._sample(
+            self.target(X, codes), self._initial(X.shape[1]), lambda: UnderdampedLangevin(step_size="auto"), home,
+            seed=home.seed(self.random_state),
+        )  # fmt: skip
         self._settle()
         return self
 

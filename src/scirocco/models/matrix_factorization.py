@@ -12,6 +12,7 @@ ratings of films have: on MovieLens 100k it costs 5 % of the error. Here it is l
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import jax
@@ -21,13 +22,14 @@ from scipy import sparse
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
 
-from scirocco.blocks import Block
-from scirocco.checks import require_count
+from scirocco.core.checks import require_count
+from scirocco.core.types import Array, Key, Params
+from scirocco.gradient.blocks import Block
 from scirocco.models import precisions
 from scirocco.models.base import GradientModel, require_positive_setting
+from scirocco.models.home import Home
 from scirocco.samplers import SGNHT
 from scirocco.target import Target
-from scirocco.types import Array, Key, Params
 
 LEARNING_RATE, INJECTED = 0.5, 0.01  # eta N and a of the thermostat: h = sqrt(eta), A = a / h
 BATCH = 1000
@@ -47,7 +49,7 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
     precision_shape, precision_rate : of the Gamma law of the four precisions.
     rating_range : (least, greatest) possible rating; others are an error, and predictions are kept inside; or None.
     n_users, n_items : how many there are; by default one more than the largest number in the data.
-    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, random_state, verbose : the run; see
+    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, verbose : the run; see
         ``scirocco.models.base.GradientModel``.
 
     Attributes
@@ -75,8 +77,8 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
         self, n_factors: int = 10, *, noise_precision: float | None = None, precision_shape: float = 1.0,
         precision_rate: float = 300.0, rating_range: tuple[float, float] | None = None, n_users: int | None = None,
         n_items: int | None = None, sampler: Any = None, estimator: Any = None, batch_size: int | float | None = None,
-        n_draws: int = 100, burn_in: int = 5000, thin: int = 50, n_chains: int = 1, random_state: Any = None,
-        verbose: bool = False,
+        n_draws: int = 100, burn_in: int = 5000, thin: int = 50, n_chains: int = 1,
+        max_seconds: float | None = None, random_state: Any = None, verbose: bool = False,
     ) -> None:  # fmt: skip
         self.n_factors = n_factors
         self.noise_precision = noise_precision
@@ -92,13 +94,20 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
         self.burn_in = burn_in
         self.thin = thin
         self.n_chains = n_chains
+        self.max_seconds = max_seconds
         self.random_state = random_state
         self.verbose = verbose
 
     # Fitting.
 
-    def fit(self, X: Any, y: Any = None) -> MatrixFactorization:
-        """Sample factors, biases and precisions given ratings."""
+    def fit(self, X: Any, y: Any = None, *, path: str | Path | None = None) -> MatrixFactorization:
+        """Sample factors, biases and precisions given ratings.
+
+        With a ``path`` draws and checkpoints go to that folder, for ``scirocco.resume(path, X, y)``.
+        """
+        return self._fit(X, y, Home.of(path))
+
+    def _fit(self, X: Any, y: Any, home: Home) -> MatrixFactorization:
         self._check_run()
         require_count("n_factors", self.n_factors)
         for name in ("noise_precision", "precision_shape", "precision_rate"):
@@ -111,13 +120,14 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
         self.seen_users_ = np.isin(np.arange(self.n_users_), pairs[:, 0])
         self.seen_items_ = np.isin(np.arange(self.n_items_), pairs[:, 1])
         target = self.target(pairs, ratings)
-        blocks, seed = [self.precision_block()], self._seed()
+        blocks, seed = [self.precision_block()], home.seed(self.random_state)
         start = self._optimised(target, self.initial, blocks, seed)
-        h = self._thermostat_step(target, start, LEARNING_RATE, seed)
-        self._sample(
-            target, start, SGNHT(step_size=h, diffusion=INJECTED / h), blocks=blocks, seed=seed,
-            batch_size=min(BATCH, target.size),
-        )  # fmt: skip
+
+        def thermostat() -> SGNHT:
+            h = self._thermostat_step(target, start, LEARNING_RATE, seed)
+            return SGNHT(step_size=h, diffusion=INJECTED / h)
+
+        self._sample(target, start, thermostat, home, blocks=blocks, seed=seed, batch_size=min(BATCH, target.size))
         return self
 
     def _ratings(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -9,6 +9,7 @@ step. The model of Chen, Fox and Guestrin (2014); in Baker et al. (2019b, 4.6.3)
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, ClassVar
 
 import jax
@@ -18,13 +19,14 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from scirocco.blocks import Block
-from scirocco.checks import require_choice, require_count
+from scirocco.core.checks import require_choice, require_count
+from scirocco.core.types import Array, Key, Params
+from scirocco.gradient.blocks import Block
 from scirocco.models import precisions
 from scirocco.models.base import GradientModel, require_positive_setting
+from scirocco.models.home import Home
 from scirocco.samplers import SGNHT
 from scirocco.target import Target
-from scirocco.types import Array, Key, Params
 
 ACTIVATIONS = {"tanh": jnp.tanh, "relu": jax.nn.relu, "sigmoid": jax.nn.sigmoid, "softmax": jax.nn.softmax}
 LEARNING_RATE, INJECTED = 0.02, 0.01  # eta N and a of the thermostat: h = sqrt(eta), A = a / h
@@ -41,8 +43,8 @@ class _Network(GradientModel):
     def __init__(
         self, hidden: int = 100, *, activation: str = "tanh", precision_shape: float = 1.0, precision_rate: float = 1.0,
         standardize: bool = True, sampler: Any = None, estimator: Any = None, batch_size: int | float | None = None,
-        n_draws: int = 100, burn_in: int = 5000, thin: int = 50, n_chains: int = 1, random_state: Any = None,
-        verbose: bool = False,
+        n_draws: int = 100, burn_in: int = 5000, thin: int = 50, n_chains: int = 1,
+        max_seconds: float | None = None, random_state: Any = None, verbose: bool = False,
     ) -> None:  # fmt: skip
         self.hidden = hidden
         self.activation = activation
@@ -56,6 +58,7 @@ class _Network(GradientModel):
         self.burn_in = burn_in
         self.thin = thin
         self.n_chains = n_chains
+        self.max_seconds = max_seconds
         self.random_state = random_state
         self.verbose = verbose
 
@@ -76,14 +79,15 @@ class _Network(GradientModel):
     def _inputs(self, X: np.ndarray) -> np.ndarray:
         return ((X - self.input_mean_) / self.input_scale_).astype(np.float32)
 
-    def _run(self, target: Target, features: int, outputs: int) -> None:
-        blocks, seed = [self.precision_block()], self._seed()
+    def _run(self, target: Target, features: int, outputs: int, home: Home) -> None:
+        blocks, seed = [self.precision_block()], home.seed(self.random_state)
         start = self._optimised(target, lambda key: self.initial(key, features, outputs), blocks, seed)
-        h = self._thermostat_step(target, start, LEARNING_RATE, seed)
-        self._sample(
-            target, start, SGNHT(step_size=h, diffusion=INJECTED / h), blocks=blocks, seed=seed,
-            batch_size=min(BATCH, target.size),
-        )  # fmt: skip
+
+        def thermostat() -> SGNHT:
+            h = self._thermostat_step(target, start, LEARNING_RATE, seed)
+            return SGNHT(step_size=h, diffusion=INJECTED / h)
+
+        self._sample(target, start, thermostat, home, blocks=blocks, seed=seed, batch_size=min(BATCH, target.size))
 
     def initial(self, key: Key, features: int, outputs: int) -> Params:
         """Random weights of the size that keeps activations of order 1; precisions of 1."""
@@ -135,7 +139,7 @@ class NeuralNetworkClassifier(ClassifierMixin, _Network):  # type: ignore[misc]
     activation : s, one of "tanh", "relu", "sigmoid" or "softmax".
     precision_shape, precision_rate : of the Gamma law of the precisions.
     standardize : scale the columns of X to mean 0 and sd 1 first; constant columns become 0.
-    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, random_state, verbose : the run; see
+    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, verbose : the run; see
         ``scirocco.models.base.GradientModel``.
 
     Attributes
@@ -155,15 +159,21 @@ class NeuralNetworkClassifier(ClassifierMixin, _Network):  # type: ignore[misc]
 
     _arrays: ClassVar[tuple[str, ...]] = ("input_mean_", "input_scale_", "classes_")
 
-    def fit(self, X: Any, y: Any) -> NeuralNetworkClassifier:
-        """Sample the weights given rows ``X`` and labels ``y``."""
+    def fit(self, X: Any, y: Any, *, path: str | Path | None = None) -> NeuralNetworkClassifier:
+        """Sample the weights given rows ``X`` and labels ``y``.
+
+        With a ``path`` draws and checkpoints go to that folder, for ``scirocco.resume(path, X, y)``.
+        """
+        return self._fit(X, y, Home.of(path))
+
+    def _fit(self, X: Any, y: Any, home: Home) -> NeuralNetworkClassifier:
         self._check()
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"y must have at least two classes; got 1 class, {self.classes_[0]!r}")
-        self._run(self.target(self._fit_inputs(X), codes), X.shape[1], len(self.classes_))
+        self._run(self.target(self._fit_inputs(X), codes), X.shape[1], len(self.classes_), home)
         return self
 
     def target(self, X: np.ndarray, codes: np.ndarray) -> Target:
@@ -203,14 +213,20 @@ class NeuralNetworkRegressor(RegressorMixin, _Network):  # type: ignore[misc]
 
     _facts: ClassVar[tuple[str, ...]] = ("output_mean_", "output_scale_")
 
-    def fit(self, X: Any, y: Any) -> NeuralNetworkRegressor:
-        """Sample the weights given rows ``X`` and numbers ``y``."""
+    def fit(self, X: Any, y: Any, *, path: str | Path | None = None) -> NeuralNetworkRegressor:
+        """Sample the weights given rows ``X`` and numbers ``y``.
+
+        With a ``path`` draws and checkpoints go to that folder, for ``scirocco.resume(path, X, y)``.
+        """
+        return self._fit(X, y, Home.of(path))
+
+    def _fit(self, X: Any, y: Any, home: Home) -> NeuralNetworkRegressor:
         self._check()
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         self.output_mean_ = float(np.mean(y))
         self.output_scale_ = float(np.std(y)) or 1.0
         scaled = ((y - self.output_mean_) / self.output_scale_).astype(np.float32)
-        self._run(self.target(self._fit_inputs(X), scaled), X.shape[1], 1)
+        self._run(self.target(self._fit_inputs(X), scaled), X.shape[1], 1, home)
         return self
 
     def _more(self) -> Params:

@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 
 from scirocco.batches import Batch
-from scirocco.blocks import Block
-from scirocco.types import Array, Key, Params
+from scirocco.core.types import Array, Key, Params
+from scirocco.gradient.blocks import Block
 
 NAME = "precisions"
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scirocco.checks import positive_array
-from scirocco.diagnostics.convergence import standard_error
+from scirocco.core.checks import positive_array
+from scirocco.run.convergence import standard_error
 
 if TYPE_CHECKING:
     from scirocco.run.trace import Trace

@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from scirocco.checks import require_count
-from scirocco.diagnostics.convergence import standard_error
+from scirocco.core.checks import require_count
+from scirocco.run.convergence import standard_error
 
 PENALTIES = np.concatenate([[0.0], 10.0 ** np.arange(-10.0, 4.0)])  # relative to the mean square of the columns
 MOST_COLUMNS = 5000
@@ -73,7 +73,7 @@ def zero_variance(
     """Means of ``values`` (chain, draw, ...) with control variates.
 
     ``positions`` and ``gradients``, of U, have the shape (chain, draw, d). ``degree`` is 1 or 2; ``ridge`` is the
-    penalty relative to the mean square of the control variates, chosen from the draws if None. ``Trace.zero_variance``
+    penalty relative to the mean square of the control variates, chosen from the draws if None. ``trace_zero_variance``
     calls this with what a run has kept.
     """
     _require_degree(degree)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from scirocco.types import Array
+from scirocco.core.types import Array
 
 Field: TypeAlias = Any
 """A matrix field: a function of z, or a constant. A number is that multiple of the identity, a vector a diagonal."""

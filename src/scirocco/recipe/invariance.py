@@ -19,7 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from scirocco.checks import require_count
+from scirocco.core.checks import require_count
+from scirocco.core.types import Array
 from scirocco.recipe.fields import (
     Field,
     as_matrix,
@@ -31,7 +32,6 @@ from scirocco.recipe.fields import (
     value,
 )
 from scirocco.samplers.base import require_positive
-from scirocco.types import Array
 
 Energy: TypeAlias = Callable[[Array], Array]
 

@@ -9,7 +9,7 @@ this form. Ma, Chen and Fox (2015).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import jax
@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from scirocco.checks import require_count
+from scirocco.core.checks import require_count
+from scirocco.core.types import Array, Gradient, Key, Params, Setting
 from scirocco.recipe.fields import (
     Field,
     apply,
@@ -30,8 +31,7 @@ from scirocco.recipe.fields import (
     square_root,
     value,
 )
-from scirocco.samplers.base import Info, at, automatic, info, require_positive, require_step_size
-from scirocco.types import Array, Gradient, Key, Params, Setting
+from scirocco.samplers.base import Info, Sampler, at, automatic, info, require_positive, require_step_size
 
 
 class RecipeState(NamedTuple):
@@ -43,7 +43,7 @@ class RecipeState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Recipe(Sampler):
     """The Euler step of the complete recipe, with stochastic gradients.
 
         z <- z + h [-(D + Q) grad H + T Gamma] + sqrt(2 h T) D^{1/2} xi,    H(z) = U(theta) + E(theta, a)
@@ -68,8 +68,8 @@ class Recipe:
     """
 
     step_size: Setting
-    diffusion: Field
-    curl: Field = 0.0
+    diffusion: Field = field(metadata={"constant": True})  # its root is then taken once, not at every step
+    curl: Field = field(default=0.0, metadata={"constant": True})
     auxiliary_energy: Callable[[Array, Array], Array] | None = None
     auxiliary: int | Callable[[Key, Array], Array] | None = None
     temperature: Setting = 1.0
@@ -117,10 +117,10 @@ class Recipe:
         slope = jnp.concatenate([gradient, jnp.zeros(z.size - n, z.dtype)])
         slope += jax.grad(lambda x: self._energy(x[:n], x[n:]))(z)
         force, gamma = jnp.zeros_like(z), jnp.zeros_like(z)
-        for field in (self.diffusion, self.curl):
-            force += apply(value(field, z), slope)
-            if callable(field):
-                gamma += divergence(field, z)
+        for matrix in (self.diffusion, self.curl):
+            force += apply(value(matrix, z), slope)
+            if callable(matrix):
+                gamma += divergence(matrix, z)
         return jnp.asarray(at(self.temperature, step), z.dtype) * gamma - force
 
     def step(self, key: Key, state: RecipeState, gradient: Gradient) -> tuple[RecipeState, Info]:

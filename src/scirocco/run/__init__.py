@@ -1,6 +1,9 @@
 """The runner, its checkpoints, its progress bar, and the trace that it leaves."""
 
-from scirocco.run.finish import DivergenceError
+from scirocco.run.checkpoint import DamagedError
+from scirocco.run.ragged import Ragged
+from scirocco.run.resume import resume
+from scirocco.run.runner import DivergenceError
 from scirocco.run.trace import Summary, Trace
 
-__all__ = ["DivergenceError", "Summary", "Trace"]
+__all__ = ["DamagedError", "DivergenceError", "Ragged", "Summary", "Trace", "resume"]

@@ -1,4 +1,4 @@
-"""Settings as JSON, so that a run can be resumed without its script: registered dataclasses, numbers, arrays, pytrees.
+"""Settings as JSON, so that a run can be resumed without its script: registered parts, numbers, arrays, pytrees.
 
 What JSON cannot hold (functions, closures of optax) is marked opaque, and ``resume`` asks for it again by name.
 """
@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import sys
 import zlib
 from typing import Any
 
-import jax
 import numpy as np
 
-MAX_ARRAY = 1000  # entries; the text of a checkpoint is written again and again, so larger arrays are only named
+from scirocco.core.parts import is_part, name_of, part_named
+
+MAX_ARRAY = 1000  # entries; larger arrays are only named, unless their field says "keep"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,17 +25,6 @@ class Outline:
     dtype: str
 
 
-def registry() -> dict[str, type]:
-    """The classes that a description may name."""
-    from scirocco import batches, estimators, samplers, schedules
-
-    # The other engine is not loaded for this: who describes its samplers has loaded it.
-    simplex = [sys.modules[name] for name in ("scirocco.simplex",) if name in sys.modules]
-    modules = (samplers, estimators, batches, schedules, *simplex)
-    classes = [c for module in modules for c in vars(module).values() if dataclasses.is_dataclass(c)]
-    return {c.__name__: c for c in classes if isinstance(c, type)}
-
-
 def describe(value: Any, keep: bool = False) -> Any:
     """A JSON description of a setting. With ``keep`` large arrays are written too, as their packed bytes."""
     if value is None or isinstance(value, bool | int | float | str):
@@ -44,7 +33,7 @@ def describe(value: Any, keep: bool = False) -> Any:
         return {"zeros": list(value.shape), "dtype": value.dtype}
     if isinstance(value, np.generic):
         return value.item()
-    if isinstance(value, np.ndarray | jax.Array):
+    if hasattr(value, "__array__") and hasattr(value, "dtype"):
         array = np.asarray(value)
         if array.size > MAX_ARRAY and keep:
             return {
@@ -55,25 +44,29 @@ def describe(value: Any, keep: bool = False) -> Any:
         if array.size > MAX_ARRAY:
             return {"opaque": f"array {array.shape}", "checksum": zlib.crc32(np.ascontiguousarray(array).data)}
         return {"array": array.tolist(), "dtype": str(array.dtype)}
-    if type(value) in registry().values():
+    if is_part(value):
         fields = {
-            f.name: describe(getattr(value, f.name), keep=f.metadata.get("keep", False))
+            f.name: describe(getattr(value, f.name), keep=keep or f.metadata.get("keep", False))
             for f in dataclasses.fields(value)
             if f.metadata.get("resume", True)
         }
-        return {"type": type(value).__name__, "fields": fields}
+        return {"type": name_of(type(value)), "fields": fields}
     if type(value) is dict and all(isinstance(k, str) for k in value):
-        return {"dict": {k: describe(v) for k, v in value.items()}}
+        return {"dict": {k: describe(v, keep) for k, v in value.items()}}
     if type(value) in (list, tuple):
-        return {type(value).__name__: [describe(v) for v in value]}
+        return {type(value).__name__: [describe(v, keep) for v in value]}
     return {"opaque": type(value).__name__}
 
 
 def is_opaque(description: Any) -> bool:
     """Whether a description lost something."""
-    if isinstance(description, dict):
-        return "opaque" in description or any(is_opaque(v) for v in description.values())
-    return isinstance(description, list) and any(is_opaque(v) for v in description)
+    if not isinstance(description, dict):
+        return False
+    if "opaque" in description:
+        return True
+    inner = description.get("fields") or description.get("dict") or {}
+    listed = description.get("list") or description.get("tuple") or ()
+    return any(is_opaque(v) for v in (*inner.values(), *listed))
 
 
 def rebuild(description: Any) -> Any:
@@ -89,7 +82,7 @@ def rebuild(description: Any) -> Any:
         return np.asarray(description["array"], dtype=description["dtype"])
     if "type" in description:
         fields = {name: rebuild(v) for name, v in description["fields"].items()}
-        return registry()[description["type"]](**fields)
+        return part_named(description["type"])(**fields)
     if "dict" in description:
         return {k: rebuild(v) for k, v in description["dict"].items()}
     kind = next(iter(description))
@@ -98,4 +91,25 @@ def rebuild(description: Any) -> Any:
 
 def outline(params: Any) -> Any:
     """The description of a pytree of arrays by their shapes and dtypes; rebuilt as zeros."""
-    return describe(jax.tree.map(lambda x: Outline(x.shape, str(x.dtype)), params))
+    return describe(_outlined(params))
+
+
+def _outlined(value: Any) -> Any:
+    if type(value) is dict:
+        return {k: _outlined(v) for k, v in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_outlined(v) for v in value)
+    return Outline(tuple(value.shape), str(value.dtype)) if hasattr(value, "shape") else value
+
+
+def part_again(name: str, recorded: Any, given: Any, argument: str | None = None) -> Any:
+    """A part of a run from its description, or the one given, if it is the same."""
+    if given is None:
+        if is_opaque(recorded):
+            raise ValueError(
+                f"the run's {name} cannot be rebuilt from its checkpoint: give it again as {argument or name}="
+            )
+        return rebuild(recorded)
+    if describe(given) != recorded:
+        raise ValueError(f"the run had {name} {recorded}; got {describe(given)}")
+    return given

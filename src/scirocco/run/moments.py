@@ -7,6 +7,7 @@ Chunks are cut by time: draws are the same to the bit from run to run, moments u
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -37,6 +38,20 @@ class Moments:
                 mean = self.mean[name] + gap * count / total
             self.mean[name], self.square[name] = mean, np.maximum(square, 0)
         self.count = total
+
+    @classmethod
+    def joined(cls, groups: Sequence[Moments]) -> Moments:
+        """Those of several groups of chains; where some have fewer draws, as after Ctrl-C, each keeps its variance."""
+        groups = [group for group in groups if group.count]
+        if not groups:
+            return cls()
+        count = min(group.count for group in groups)
+        joined = cls(count)
+        for name in groups[0].mean:
+            joined.mean[name] = np.concatenate([group.mean[name] for group in groups])
+            scaled = [group.square[name] * (max(1, count - 1) / max(1, group.count - 1)) for group in groups]
+            joined.square[name] = np.concatenate(scaled)
+        return joined
 
     def variance(self) -> dict[str, np.ndarray]:
         """The sample variance of each chain."""

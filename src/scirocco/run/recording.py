@@ -9,9 +9,11 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.types import Array
+from scirocco.core.program import program_part
+from scirocco.core.types import Array
 
 
+@program_part
 @dataclass(frozen=True)
 class Recording:
     """Every ``thin``-th step after ``burn_in``; with cyclical samplers only those of the sampling stage."""
@@ -28,6 +30,11 @@ class Recording:
         if hasattr(stages, "explore") and hasattr(stages, "period"):
             return cls(burn_in, thin, stages.period, stages.explore)
         return cls(burn_in, thin)
+
+    def leaves(self) -> Recording:
+        """The same with its numbers as arguments of a program, not part of it."""
+        numbers: Any = (np.asarray(n, np.int32) for n in (self.burn_in, self.thin, self.period, self.explore))
+        return Recording(*numbers)
 
     def is_draw(self, step: Any) -> Any:
         """Whether the state after ``step`` steps is a draw."""

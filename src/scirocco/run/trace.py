@@ -1,4 +1,4 @@
-"""What a run leaves: draws, streaming moments, and how far to trust them."""
+"""What a run leaves: draws, what the steps said of themselves, streaming moments, and how far to trust them."""
 
 from __future__ import annotations
 
@@ -9,22 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scirocco.diagnostics import convergence
-from scirocco.diagnostics.bias import BiasReport
-from scirocco.run import checkpoint
+from scirocco.core.parts import name_of, part_named
+from scirocco.run import checkpoint, convergence, store
+from scirocco.run.describe import rebuild
+from scirocco.run.folder import NAME, REPORT, group_folder, group_folders, has_state, read_meta
 from scirocco.run.moments import Moments
+from scirocco.run.ragged import Ragged, concatenated, draws_of
+from scirocco.run.second_half import SecondHalf
+from scirocco.run.store import Draws, Variable, Variables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     import pandas as pd
     import xarray as xr
 
-    from scirocco.postprocess.zero_variance import ZeroVariance
-    from scirocco.tuning.report import Tuning
-
 MAX_ROWS = 200
-GRADIENT = "gradient__"  # what the names of stored gradients begin with
+GRADIENT, STATS = "gradient__", "stats__"  # what the names of stored gradients and of the steps' reports begin with
+CHECKED_BYTES = 2**28  # of draws that ``load`` reads to compare them with the streaming moments
 
 
 @dataclass(frozen=True)
@@ -32,9 +34,9 @@ class Summary:
     """A table by coordinate and the bias report, printed together."""
 
     table: pd.DataFrame
-    bias: BiasReport | None
+    bias: Any
     note: str
-    tuning: Tuning | None = None
+    tuning: Any = None
 
     def __str__(self) -> str:
         report = str(self.bias) if self.bias else "bias report: not available for this sampler or this unfinished run"
@@ -48,68 +50,94 @@ class Summary:
     __repr__ = __str__
 
 
+def table_of(values: np.ndarray, labels: list[str], bias: Any = None, note: str = "", tuning: Any = None) -> Summary:
+    """Mean, sd, Monte Carlo error, ESS and R-hat of the columns of (chain, draw, column)."""
+    import pandas as pd
+
+    if values.shape[1] < 4:
+        few = f"{values.shape[1]} draws are too few for ESS and R-hat"
+        table = {"mean": values.mean(axis=(0, 1)), "sd": values.std(axis=(0, 1))}
+        return Summary(pd.DataFrame(table, index=labels), bias, few, tuning)
+    sd = values.std(axis=(0, 1), ddof=1)
+    table = {
+        "mean": values.mean(axis=(0, 1)), "sd": sd, "mcse": sd / np.sqrt(convergence.ess(values, "mean")),
+        "ess_bulk": convergence.ess(values), "ess_tail": convergence.ess(values, "tail"),
+        "r_hat": convergence.rhat(values),
+    }  # fmt: skip
+    return Summary(pd.DataFrame(table, index=labels), bias, note, tuning)
+
+
 class Trace:
     """The result of ``sample``.
 
     ``posterior`` is an ``xarray.Dataset`` with dimensions (chain, draw, ...); variables are named by their path in the
-    parameters. ``mean`` and ``variance`` are streaming moments of all parameters, kept even when draws are not.
-    ``stopped`` says why a run ended early, or is None.
+    parameters. ``ragged`` has the draws whose size changes, ``sample_stats`` what the step that made each draw said of
+    itself. ``mean`` and ``variance`` are streaming moments of all parameters, kept even when draws are not. ``bias`` is
+    the report on how far the sampled law is from the posterior. ``stopped`` says why a run ended early, or is None.
     """
 
     def __init__(
-        self,
-        draws: dict[str, np.ndarray] | Path,
-        count: int,
-        moments: Moments,
-        *,
-        bias: BiasReport | None = None,
-        stopped: str | None = None,
-        seconds: float = 0.0,
-        meta: dict[str, Any] | None = None,
-    ) -> None:
+        self, draws: Draws | Path, count: int, moments: Moments, *, bias: Any = None, stopped: str | None = None,
+        seconds: float = 0.0, meta: dict[str, Any] | None = None, variables: Variables | None = None,
+    ) -> None:  # fmt: skip
         self._draws, self.count, self.moments = draws, count, moments
         self.bias, self.stopped, self.seconds = bias, stopped, seconds
         self.meta = meta or {}
+        self._variables = variables
         self._stored: xr.Dataset | None = None
 
     @property
-    def tuning(self) -> Tuning | None:
+    def tuning(self) -> Any:
         """What ``step_size="auto"`` chose, and why; None if the step size was given."""
-        from scirocco.tuning.report import Tuning
-
-        facts = self.meta.get("tuning")
-        return Tuning.from_json(facts) if facts else None
+        return rebuild(self.meta.get("tuning"))
 
     @property
     def posterior(self) -> xr.Dataset:
         """The draws; those on disk are read when used."""
         stored = self._dataset
-        return stored[[name for name in stored.data_vars if not str(name).startswith(GRADIENT)]]
+        return stored[[name for name in stored.data_vars if not str(name).startswith((GRADIENT, STATS))]]
+
+    @property
+    def ragged(self) -> dict[str, Ragged]:
+        """The draws whose size changes from draw to draw, by name."""
+        names = [name for name, variable in (self._variables or {}).items() if variable.ragged]
+        if isinstance(self._draws, Path):
+            wanted = {name: self._variables[name] for name in names}  # type: ignore[index]
+            return store.read_draws(self._draws, wanted, self.count, range(self.meta["chains"])) if wanted else {}
+        return {name: self._draws[name] for name in names}
+
+    @property
+    def sample_stats(self) -> xr.Dataset:
+        """What the last step before each draw said of itself: step size, gradient norm, kinetic energy, ..."""
+        return self._named(STATS)
 
     @property
     def gradients(self) -> xr.Dataset | None:
         """Estimates of grad U at the draws, named like the parameters, if the run kept them."""
-        names = {n: str(n).removeprefix(GRADIENT) for n in self._dataset.data_vars if str(n).startswith(GRADIENT)}
-        return self._dataset[list(names)].rename(names) if names else None
+        found = self._named(GRADIENT)
+        return found if found.data_vars else None
+
+    def _named(self, prefix: str) -> xr.Dataset:
+        names = {n: str(n).removeprefix(prefix) for n in self._dataset.data_vars if str(n).startswith(prefix)}
+        return self._dataset[list(names)].rename(names)
 
     @property
     def _dataset(self) -> xr.Dataset:
-        """Everything that was stored."""
+        """Everything that was stored with a fixed size."""
         if self._stored is None:
             import xarray as xr
 
             if isinstance(self._draws, Path):
-                stored = xr.open_dataset(self._draws, engine="zarr", consolidated=False, chunks=None)
-                found = stored.isel(draw=slice(0, self.count), missing_dims="ignore")
-            else:
-                found = xr.Dataset(
-                    {
-                        n: (("chain", "draw", *(f"{n}_dim_{i}" for i in range(a.ndim - 2))), a)
-                        for n, a in self._draws.items()
-                    }
-                )
-            if not found.data_vars:  # nothing was stored: only moments
                 found = xr.Dataset()
+                if (self._draws / store.DRAWS).is_dir():
+                    whole = xr.open_dataset(self._draws / store.DRAWS, engine="zarr", consolidated=False, chunks=None)
+                    found = whole.isel(draw=slice(0, self.count), missing_dims="ignore")
+                    order = [name for name in self._variables or {} if name in found]
+                    found = found[order]
+            else:
+                fixed = {n: a for n, a in self._draws.items() if not isinstance(a, Ragged)}
+                known = self._variables or {n: Variable(a.shape[2:], a.dtype) for n, a in fixed.items()}
+                found = xr.Dataset({n: (("chain", "draw", *known[n].named(n)), a) for n, a in fixed.items()})
             sizes = {"chain": found.sizes.get("chain", 0), "draw": self.count if found.data_vars else 0}
             named = found.assign_coords({dim: np.arange(size) for dim, size in sizes.items()})
             self._stored = named.assign_attrs(inference_library="scirocco")
@@ -126,15 +154,15 @@ class Trace:
         return self.moments.pooled()[1]
 
     def to_arviz(self) -> Any:
-        """``InferenceData`` (ArviZ 0.x) or ``xarray.DataTree`` (1.x)."""
-        return convergence.to_arviz(self.posterior)
+        """``InferenceData`` (ArviZ 0.x) or ``xarray.DataTree`` (1.x), draws and statistics of the steps."""
+        groups = {"posterior": self.posterior}
+        return convergence.to_arviz(groups | ({"sample_stats": self.sample_stats} if self.sample_stats else {}))
 
     def summary(self, var_names: Sequence[str] | str | None = None) -> Summary:
         """Mean, sd, Monte Carlo error, ESS and R-hat by coordinate, and the bias report.
 
         Of variables with very many coordinates an even selection is shown.
         """
-        import pandas as pd
 
         wanted = [var_names] if isinstance(var_names, str) else var_names
         chosen = list(self.posterior.data_vars) if wanted is None else list(wanted)
@@ -147,60 +175,12 @@ class Trace:
             few = f"{self.count} draws are too few for ESS and R-hat"
             return Summary(self._moment_table(), self.bias, few, self.tuning)
         selected, note = _thinned(self.posterior[chosen], MAX_ROWS)
-        bulk, tail, r_hat = convergence.ess(selected), convergence.ess(selected, "tail"), convergence.rhat(selected)
-        average = convergence.ess(selected, "mean")
-        rows: dict[str, dict[str, float]] = {}
+        columns, labels = [], []
         for name in map(str, chosen):
             values = selected[name].values
-            for index in np.ndindex(values.shape[2:]):
-                here = values[(slice(None), slice(None), *index)]
-                sd = float(np.std(here, ddof=1, dtype=np.float64))
-                rows[_label(selected, name, index)] = {
-                    "mean": float(np.mean(here, dtype=np.float64)),
-                    "sd": sd,
-                    "mcse": sd / float(np.sqrt(average[name].values[index])),
-                    "ess_bulk": float(bulk[name].values[index]),
-                    "ess_tail": float(tail[name].values[index]),
-                    "r_hat": float(r_hat[name].values[index]),
-                }
-        return Summary(pd.DataFrame.from_dict(rows, orient="index"), self.bias, note, self.tuning)
-
-    def zero_variance(
-        self, function: Callable[..., Any] | None = None, *, degree: int = 1, ridge: float | None = None
-    ) -> ZeroVariance:
-        """The posterior mean of a function of the parameters, corrected by zero-variance control variates.
-
-        The run must have kept its gradients, ``sample(..., gradients=True)``. ``function`` takes the parameters of one
-        draw by name (or the array, if there is only one) and returns an array; without it all parameters are averaged,
-        one after the other. ``degree`` is that of the polynomial, 1 or 2.
-        """
-        from scirocco.postprocess.zero_variance import zero_variance
-
-        slopes, draws = self.gradients, self.posterior
-        if slopes is None:
-            raise ValueError("the run kept no gradients: sample(..., gradients=True)")
-        missing = [str(name) for name in slopes.data_vars if name not in draws]
-        if missing:
-            raise ValueError(f"the draws of {missing} were not stored: run without collect=")
-        names = [str(name) for name in slopes.data_vars]
-        theta, gradient = (
-            np.concatenate([data[n].values.reshape(*data[n].shape[:2], -1) for n in names], axis=-1, dtype=np.float64)
-            for data in (draws, slopes)
-        )
-        values = theta if function is None else self._evaluated(function)
-        return zero_variance(values, theta, gradient, degree=degree, ridge=ridge)
-
-    def _evaluated(self, function: Callable[..., Any]) -> np.ndarray:
-        """A function of each draw, (chain, draw, ...)."""
-        arrays = {str(name): variable.values for name, variable in self.posterior.data_vars.items()}
-        only = next(iter(arrays)) if len(arrays) == 1 else None
-        chains, count = next(iter(arrays.values())).shape[:2]
-
-        def at(chain: int, draw: int) -> Any:
-            params = {name: array[chain, draw] for name, array in arrays.items()}
-            return np.asarray(function(params if only is None else params[only]), np.float64)
-
-        return np.array([[at(chain, draw) for draw in range(count)] for chain in range(chains)])
+            columns.append(values.reshape(*values.shape[:2], -1).astype(np.float64))
+            labels += [_label(selected, name, index) for index in np.ndindex(values.shape[2:])]
+        return table_of(np.concatenate(columns, axis=2), labels, self.bias, note, self.tuning)
 
     def _moment_table(self) -> pd.DataFrame:
         import pandas as pd
@@ -218,57 +198,122 @@ class Trace:
     def save(self, path: str | Path) -> None:
         """Write the trace to a folder, as arrays and JSON. An existing trace there is replaced."""
         folder = Path(path)
-        if folder.exists() and any(folder.iterdir()) and not (folder / checkpoint.NAME).is_file():
+        if folder.exists() and any(folder.iterdir()) and not (folder / NAME).is_file():
             raise FileExistsError(f"{folder} exists and is not a scirocco trace; it is left alone")
-        if (folder / checkpoint.NAME).is_file() and checkpoint.part(checkpoint.read(folder)[0], "state"):
+        if has_state(folder):
             raise FileExistsError(f"{folder} holds a run that can be resumed; save the trace to another folder")
-        folder.mkdir(parents=True, exist_ok=True)
-        fresh = folder / "draws.zarr.new"
+        draws: Draws = {str(n): v.values for n, v in self._dataset.data_vars.items()} | self.ragged
+        fixed = {n: Variable(a.shape[2:], a.dtype) for n, a in draws.items() if not isinstance(a, Ragged)}
+        variables = self._variables or fixed
+        chains = next((v.shape[0] for v in draws.values()), len(next(iter(self.moments.mean.values()), ())))
+        fresh = folder.with_name(f".{folder.name}.new")
         shutil.rmtree(fresh, ignore_errors=True)
-        self._dataset.load().to_zarr(fresh, mode="w", consolidated=False)
-        shutil.rmtree(folder / "draws.zarr", ignore_errors=True)
-        fresh.rename(folder / "draws.zarr")
+        store.make_arrays(fresh, variables, chains, max(1, chains), max(1, self.count))
+        kept = store.ZarrStore(fresh, variables, range(chains))
+        kept.append({name: draws[name] for name in variables})
+        kept.finish()
         arrays = {f"mean/{name}": a for name, a in self.moments.mean.items()}
         arrays |= {f"square/{name}": a for name, a in self.moments.square.items()}
-        if self.bias is not None:
-            arrays |= {f"bias/{name}": a for name, a in self.bias.to_arrays().items()}
         facts = {
-            "draws": self.count, "written": self.count, "moment_count": self.moments.count, "seconds": self.seconds,
-            "stopped": self.stopped, "finished": True,
+            "chains": chains, "draws": self.count, "written": self.count, "moment_count": self.moments.count,
+            "seconds": self.seconds, "stopped": self.stopped, "finished": True,
         }  # fmt: skip
-        checkpoint.write(folder, arrays, {**self.meta, "run": facts})
+        checkpoint.write(group_folder(fresh, 0), arrays, facts)
+        if self.bias is not None:
+            checkpoint.write(fresh / REPORT, self.bias.to_arrays(), {"type": name_of(type(self.bias))})
+        meta = {**self.meta, "variables": store.described(variables), "chains": chains, "saved": True}
+        checkpoint.write_json(fresh / NAME, meta)
+        shutil.rmtree(folder, ignore_errors=True)
+        fresh.rename(folder)
 
     @classmethod
     def load(cls, path: str | Path) -> Trace:
-        """A trace saved by ``save``, or what a run with ``path=`` has made so far, even if it was killed."""
-        import xarray as xr
+        """A trace saved by ``save``, or what a run with ``path=`` has made so far, even if it was killed.
 
+        Files that are missing or damaged are an error that names them. Draws up to 256 MB are read and compared with
+        the streaming moments; of more, every chunk is checked when it is read.
+        """
         folder = Path(path)
-        arrays, meta = checkpoint.read(folder)
-        facts = meta["run"]
-        mean, square, found, tail = (checkpoint.part(arrays, kind) for kind in ("mean", "square", "bias", "tail"))
-        moments = Moments(facts["moment_count"], mean, square)
-        bias = BiasReport.from_arrays(found) if found else None
-        stored = folder / "draws.zarr"
-        draws: dict[str, np.ndarray] | Path = stored
-        if not stored.is_dir():
-            draws = tail
-        elif not facts.get("finished"):
-            whole = xr.open_dataset(stored, engine="zarr", consolidated=False, chunks=None)
+        meta = read_meta(folder)
+        variables = store.undescribed(meta.get("variables", {}))
+        groups = {first: checkpoint.read(place) for first, place in group_folders(folder).items()}
+        begun = {first: found for first, found in groups.items() if found[1]["draws"]}
+        if not begun:
+            empty = {name: v.empty(meta.get("chains", 0)) for name, v in variables.items()}
+            return cls(empty, 0, Moments(), stopped="nothing was sampled yet", meta=meta, variables=variables)
+        count = min(facts["draws"] for _, facts in begun.values())
+        moments = Moments.joined([_moments(arrays, facts) for arrays, facts in begun.values()])
+        known = [facts for _, facts in begun.values()]
+        draws: Draws | Path = folder
+        streaming = not any("half/facts" in arrays for arrays, _ in begun.values())
+        whole = all(f["finished"] for _, f in groups.values())  # and then all draws are in one place
+        whole = whole and (not streaming or (len(begun) == len(groups) and all(f["draws"] == count for f in known)))
+        for first, (_, facts) in begun.items():
+            chains = range(first, first + facts["chains"])
+            written = facts["written"] if not whole else facts["draws"] if streaming else count
+            store.verify(folder, variables, written, chains)
+        if not whole:
+            parts = [_sampled(folder, variables, first, *found) for first, found in begun.items()]
             draws = {
-                name: np.concatenate([whole[name][:, : facts["written"]].values, rest], axis=1)
-                for name, rest in tail.items()
+                name: concatenated([draws_of(part[name], 0, count) for part in parts], chains=True)
+                for name in variables
             }
-        return cls(
-            draws, facts["draws"], moments, bias=bias, stopped=facts["stopped"], seconds=facts["seconds"],
-            meta={k: v for k, v in meta.items() if k not in ("run", "format")},
+        report = None
+        if whole and checkpoint.exists(folder / REPORT):
+            arrays, facts = checkpoint.read(folder / REPORT)
+            report = part_named(facts["type"]).from_arrays(arrays)  # type: ignore[attr-defined]
+        trace = cls(
+            draws, count, moments, bias=report, stopped=next((f["stopped"] for f in known if f["stopped"]), None),
+            seconds=max(f["seconds"] for f in known), meta=meta, variables=variables,
         )  # fmt: skip
+        if whole and streaming:
+            trace._compare(folder)
+        return trace
+
+    def _compare(self, folder: Path) -> None:
+        """Draws against the streaming moments, which never were on the same page of the disk."""
+        stored = self.posterior
+        if stored.nbytes > CHECKED_BYTES or self.count != self.moments.count:
+            return
+        for name, mean in self.moments.mean.items():
+            if name not in stored or stored[name].shape[2:] != mean.shape[1:]:
+                continue
+            values = stored[name].values.astype(np.float64)
+            spread = np.sqrt(self.moments.variance()[name])
+            slack = 1e-3 * spread + 1e-4 * np.abs(mean) + np.finfo(np.float32).tiny
+            if not np.all(np.abs(values.mean(axis=1) - mean) <= slack):
+                raise checkpoint.DamagedError(
+                    f"{folder / store.DRAWS / name} does not agree with the moments that were kept while it was "
+                    "written: restore it from a copy, or delete the run and start it again"
+                )
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{n}{list(v.shape[2:])}" for n, v in self.posterior.data_vars.items()) or "no variables"
         chains = self.posterior.sizes.get("chain", 0)
         end = f", {self.stopped}" if self.stopped else ""
         return f"<Trace: {chains} chains, {self.count:,} draws of {shapes}{end}>"
+
+
+def _moments(arrays: checkpoint.Arrays, facts: dict[str, Any]) -> Moments:
+    half = checkpoint.part(arrays, "half")
+    if half and not facts["finished"]:
+        kept = SecondHalf(facts["draws"])
+        kept.unpack(half)
+        return kept.moments()
+    return Moments(facts["moment_count"], checkpoint.part(arrays, "mean"), checkpoint.part(arrays, "square"))
+
+
+def _sampled(folder: Path, variables: Variables, first: int, arrays: checkpoint.Arrays, facts: dict[str, Any]) -> Draws:
+    """The draws of a group: chunks on disk, then the tail in the checkpoint."""
+    half = checkpoint.part(arrays, "half")
+    if half:
+        kept = SecondHalf(facts["draws"])
+        kept.unpack(half)
+        return {name: values[None] for name, values in kept.draws().items()}
+    chains = range(first, first + facts["chains"])
+    done = store.read_draws(folder, variables, facts["written"], chains)
+    tail = store.unpacked(checkpoint.part(arrays, "tail"), variables)
+    return {name: concatenated([done[name], tail[name]]) for name in variables}
 
 
 def _thinned(posterior: xr.Dataset, limit: int) -> tuple[xr.Dataset, str]:

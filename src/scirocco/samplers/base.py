@@ -1,23 +1,26 @@
 """What every gradient sampler shares: the words of its signature and how its settings are read.
 
-A sampler is a frozen dataclass with ``init(key, position)`` and ``step(key, state, gradient)``. Its state is a named
-tuple with at least ``position`` and ``step``. ``gradient(position)`` returns an unbiased estimate of grad U with the
-structure of the position; all calls within one step see the same minibatch.
+A sampler is a frozen dataclass that inherits from ``Sampler``, with ``init(key, position)`` and ``step(key, state,
+gradient)``. Its state is a named tuple with at least ``position`` and ``step``. ``gradient(position)`` returns an
+unbiased estimate of grad U with the structure of the position; all calls within one step see the same minibatch.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, TypeGuard
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from scirocco.types import Array, Gradient, Key, Params, Setting
+from scirocco.core.parts import part
+from scirocco.core.program import program_part
+from scirocco.core.types import Array, Gradient, Key, Params, Setting
 
 
+@part
 @dataclass(frozen=True)
 class Auto:
     """A step size that is found before the run: the largest at which no posterior sd is off by more than ``sd_error``.
@@ -61,41 +64,60 @@ class Strain(NamedTuple):
     temperature: Any  # q'(theta - mean) u'g, whose expectation is T if the law is right, Gaussian or not
 
 
-@runtime_checkable
-class SamplerState(Protocol):
-    """A named tuple; samplers add what they need (momentum, thermostat, preconditioner)."""
+class Sampler:
+    """The grammar of a gradient sampler: a frozen dataclass of settings that inherits from this class.
 
-    @property
-    def position(self) -> Params:
-        """The parameters."""
+    ``init`` and ``step`` must be there, and ``step_size`` and ``temperature`` among the fields. The other methods and
+    attributes are hooks with defaults; whoever knows more of its sampler overrides them. Fields with numbers become
+    arguments of the compiled program, so a step must not look at their values (``if self.friction > 0``).
+    """
 
-    @property
-    def step(self) -> Array:
-        """How many steps were made."""
+    step_size: Setting
+    temperature: Setting
 
+    inner_steps: int = 1
+    """Gradient steps, each on a fresh minibatch, that make one step of the chain."""
 
-@runtime_checkable
-class Sampler(Protocol):
-    """The grammar of a gradient sampler."""
+    independent_draws: ClassVar[bool] = False
+    """Whether the method relies on minibatches that are independent of each other."""
 
-    @property
-    def step_size(self) -> Any:
-        """The time step h: a number, a schedule, or a pytree like the parameters."""
+    scalable: ClassVar[bool] = False
+    """Whether the method keeps its law under a constant linear change of variables: it may then be preconditioned."""
 
-    @property
-    def temperature(self) -> Any:
-        """The temperature T: a number or a schedule."""
+    own_directions: ClassVar[bool] = False
+    """Whether ``marginal`` says along which direction each parameter feels gradient noise."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        part(program_part(cls))
 
     def init(self, key: Key, position: Params) -> Any:
-        """The state at the start."""
+        """The state at the start, a named tuple with at least ``position`` and ``step``."""
+        raise NotImplementedError(f"{type(self).__name__} must say how a chain starts: init(key, position)")
 
     def step(self, key: Key, state: Any, gradient: Gradient) -> tuple[Any, Info]:
-        """One step of the dynamics."""
+        """One step of the dynamics: pure; ``gradient(position)`` is an unbiased estimate of grad U."""
+        raise NotImplementedError(f"{type(self).__name__} must say how a chain moves: step(key, state, gradient)")
 
+    def check(self, position: Params) -> None:
+        """Reject settings that do not fit the parameters, on the host, before any work."""
 
-@runtime_checkable
-class KnownLaw(Sampler, Protocol):
-    """A sampler that knows its own law, for the bias report."""
+    def begin(self, key: Key, state: Any) -> Any:
+        """Before each group of inner steps."""
+        del key
+        return state
+
+    def stats(self, state: Any) -> dict[str, Array]:
+        """Numbers that are stored with each draw, by name: kinetic energy, thermostat, ..."""
+        del state
+        return {}
+
+    # The law on a Gaussian, which the bias report and ``step_size="auto"`` need.
+
+    @property
+    def law_known(self) -> bool:
+        """Whether the three methods below are there and hold for these settings."""
+        return type(self).stationary_variance is not Sampler.stationary_variance
 
     def stationary_variance(self, state: Any, precision: Params, noise: Params, epoch: float = np.inf) -> Params:
         """The law of the method on a Gaussian target, coordinate by coordinate.
@@ -104,22 +126,43 @@ class KnownLaw(Sampler, Protocol):
         minibatches in an epoch without replacement (infinite for independent draws). The answer is the stationary
         variance of the position with this step size, discretisation and minibatch noise included.
         """
+        raise NotImplementedError(f"{type(self).__name__} does not know its law")
 
     def injected_noise(self, state: Any, like: Params) -> Params:
         """The injected noise, as the variance of a gradient noise that would do the same."""
+        raise NotImplementedError(f"{type(self).__name__} does not know its law")
 
     def drift_scale(self, state: Any, like: Params) -> Params:
         """What multiplies grad U of each parameter in the recursion of the positions; for compiled code too."""
+        raise NotImplementedError(f"{type(self).__name__} does not know its law")
+
+    def settled(self, state: Any, precision: Params, noise: Params) -> Any:
+        """The state with what adapts (a thermostat, a preconditioner) where such a target will bring it."""
+        del precision, noise
+        return state
+
+    def longest_step(self) -> float:
+        """A step size beyond which the method fails whatever the target."""
+        return np.inf
+
+    def marginal(self, gradient: Params) -> Params:
+        """The gradient as the marginal of each coordinate feels it."""
+        return gradient
+
+    def marginal_transposed(self, vector: Params) -> Params:
+        """The transpose of ``marginal``."""
+        return vector
 
 
-def has_law(sampler: object) -> TypeGuard[KnownLaw]:
+def has_law(sampler: object) -> TypeGuard[Sampler]:
     """Whether a sampler knows its own law."""
-    return isinstance(sampler, KnownLaw) and getattr(sampler, "law_known", True)
+    return isinstance(sampler, Sampler) and sampler.law_known
 
 
-def inner_steps(sampler: Sampler) -> int:
-    """Gradient steps, each on a fresh minibatch, that make one step of the chain."""
-    return int(getattr(sampler, "inner_steps", 1))
+def kinetic_energy(momentum: Params) -> Array:
+    """p'p / 2n: T/2 when the momenta have their law."""
+    total = sum((jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(momentum)), start=jnp.zeros(()))
+    return total / (2 * size(momentum))
 
 
 def at(setting: Setting, step: Array | int) -> Any:

@@ -9,17 +9,22 @@ The inner sampler moves phi; a constant linear change of variables keeps its law
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from scirocco.samplers.base import Info, inner_steps
-from scirocco.types import Array, Gradient, Key, Number, Params
+from scirocco.core.keys import Use, fold
+from scirocco.core.parts import part
+from scirocco.core.program import program_part
+from scirocco.core.types import Array, Gradient, Key, Number, Params
+from scirocco.samplers.base import Info, Sampler
 
 
+@part
+@program_part
 @dataclass(frozen=True, eq=False)
 class Scale:
     """L = D M, with D diagonal and M symmetric: nothing, a matrix, or the identity but for some directions.
@@ -53,11 +58,11 @@ class Scale:
         return x + v @ ((self.stretches - 1).astype(x.dtype) * (v.T @ x))
 
     @property
-    def variance(self) -> np.ndarray:
+    def variance(self) -> Any:
         """The diagonal of P: the variance that each coordinate would have were the posterior Gaussian."""
-        rows = np.ones_like(self.diagonal)
+        rows: Any = 1.0  # methods, not functions of NumPy: compiled code asks too
         if self.matrix is not None:
-            rows = np.sum(self.matrix**2, axis=1)
+            rows = (self.matrix**2).sum(axis=1)
         elif self.vectors is not None and self.stretches is not None:
             rows = 1 + self.vectors**2 @ (self.stretches**2 - 1)
         return self.diagonal**2 * rows
@@ -72,7 +77,7 @@ class PreconditionedState(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Preconditioned:
+class Preconditioned(Sampler):
     """``sampler`` in the coordinates of ``scale``; its step size, friction and temperature are those of phi.
 
     ``dispersion`` is the spread of the first phi of each chain, in posterior sds around the start.
@@ -86,7 +91,9 @@ class Preconditioned:
     ((2,), 1)
     """
 
-    sampler: Any
+    own_directions: ClassVar[bool] = True
+
+    sampler: Sampler
     scale: Scale
     dispersion: float = 0.0
 
@@ -101,41 +108,43 @@ class Preconditioned:
         return self.sampler.temperature
 
     @property
-    def inner_steps(self) -> int:
+    def inner_steps(self) -> int:  # type: ignore[override]
         """Gradient steps in one step of the chain."""
-        return inner_steps(self.sampler)
+        return self.sampler.inner_steps
 
     @property
-    def independent_draws(self) -> bool:
+    def independent_draws(self) -> bool:  # type: ignore[override]
         """Whether the inner sampler relies on independent minibatches."""
-        return bool(getattr(self.sampler, "independent_draws", False))
+        return self.sampler.independent_draws
 
     @property
     def law_known(self) -> bool:
         """Whether the inner sampler knows its law."""
-        return hasattr(self.sampler, "stationary_variance") and getattr(self.sampler, "law_known", True)
+        return self.sampler.law_known
 
     def check(self, position: Params) -> None:
         """What the inner sampler has to say; and whether the scale fits."""
         flat = ravel_pytree(position)[0]
         if flat.shape != self.scale.diagonal.shape:
             raise ValueError(f"scale has {self.scale.diagonal.size} coordinates; the parameters have {flat.size}")
-        if hasattr(self.sampler, "check"):
-            self.sampler.check(flat)
+        self.sampler.check(flat)
 
     def init(self, key: Key, position: Params) -> PreconditionedState:
         """Start around ``position``, which becomes the origin of phi."""
         flat, unravel = ravel_pytree(position)
-        inner_key, start_key = jax.random.split(key)
-        phi = self.dispersion * jax.random.normal(start_key, flat.shape, flat.dtype)
+        inner_key = fold(key, Use.INIT)
+        phi = self.dispersion * jax.random.normal(fold(key, Use.START), flat.shape, flat.dtype)
         return PreconditionedState(
             unravel(flat + self.scale.forward(phi)), jnp.int32(0), self.sampler.init(inner_key, phi)
         )
 
     def begin(self, key: Key, state: PreconditionedState) -> PreconditionedState:
         """Before each group of inner steps."""
-        begin = getattr(self.sampler, "begin", None)
-        return state._replace(inner=begin(key, state.inner)) if begin else state
+        return state._replace(inner=self.sampler.begin(key, state.inner))
+
+    def stats(self, state: PreconditionedState) -> dict[str, Array]:
+        """The inner sampler's."""
+        return self.sampler.stats(state.inner)
 
     def step(self, key: Key, state: PreconditionedState, gradient: Gradient) -> tuple[PreconditionedState, Info]:
         """One step of the inner sampler. The parameters move by L times what phi moves: no centre need be carried."""

@@ -11,17 +11,17 @@ of SGLD. Draws from the adaptation belong to the burn-in.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.checks import require_count
+from scirocco.core.checks import require_count
+from scirocco.core.trees import normal_like
+from scirocco.core.types import Array, Gradient, Key, Params, Setting
 from scirocco.integrators.law import euler_variance
-from scirocco.samplers.base import Info, at, info, require_positive, require_step_size, spread
-from scirocco.trees import normal_like
-from scirocco.types import Array, Gradient, Key, Params, Setting
+from scirocco.samplers.base import Info, Sampler, at, info, require_positive, require_step_size, spread
 
 
 class PSGLDState(NamedTuple):
@@ -33,12 +33,14 @@ class PSGLDState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PSGLD:
+class PSGLD(Sampler):
     """Preconditioned SGLD; ``step_size`` is h, and h G has the units of SGLD's step size.
 
     >>> PSGLD(step_size=0.01).adaptation_steps
     1000
     """
+
+    scalable: ClassVar[bool] = True
 
     step_size: Setting
     alpha: float = 0.99

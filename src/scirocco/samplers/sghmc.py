@@ -13,18 +13,18 @@ of these starts with a new momentum from N(0, T).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.checks import require_choice, require_count
+from scirocco.core.checks import require_choice, require_count
+from scirocco.core.trees import normal_like
+from scirocco.core.types import Array, Gradient, Key, Params, Setting
 from scirocco.integrators.langevin import INTEGRATORS
 from scirocco.integrators.law import stationary_variance
-from scirocco.samplers.base import Info, at, info, require_positive, require_step_size, spread
-from scirocco.trees import normal_like
-from scirocco.types import Array, Gradient, Key, Params, Setting
+from scirocco.samplers.base import Info, Sampler, at, info, kinetic_energy, require_positive, require_step_size, spread
 
 
 class LangevinState(NamedTuple):
@@ -36,12 +36,14 @@ class LangevinState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SGHMC:
+class SGHMC(Sampler):
     """SGHMC; ``step_size`` is the time step h, ``friction`` A, ``noise_estimate`` B (a number or a pytree).
 
     >>> SGHMC(step_size=0.01, friction=1.0, inner_steps=5).integrator
     'euler'
     """
+
+    scalable: ClassVar[bool] = True
 
     step_size: Setting
     friction: Setting = 1.0
@@ -87,6 +89,10 @@ class SGHMC:
             spread(self.friction, time, state.position), self._diffusion(time, state.position),
         )  # fmt: skip
         return LangevinState(position, state.step + 1, momentum), info(h, g)
+
+    def stats(self, state: LangevinState) -> dict[str, Array]:
+        """The kinetic energy."""
+        return {"kinetic_energy": kinetic_energy(state.momentum)}
 
     def _time(self, state: LangevinState) -> Array:
         return state.step // self.inner_steps

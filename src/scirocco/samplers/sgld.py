@@ -10,16 +10,16 @@ Teh (2011), whose epsilon is 2h here; with ``estimator=ControlVariate()`` SGLD-C
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scirocco.core.trees import normal_like
+from scirocco.core.types import Array, Gradient, Key, Params, Setting
 from scirocco.integrators.law import euler_variance
-from scirocco.samplers.base import Info, at, info, require_positive, require_step_size, spread
-from scirocco.trees import normal_like
-from scirocco.types import Array, Gradient, Key, Params, Setting
+from scirocco.samplers.base import Info, Sampler, at, info, require_positive, require_step_size, spread
 
 
 class SGLDState(NamedTuple):
@@ -30,7 +30,7 @@ class SGLDState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SGLD:
+class SGLD(Sampler):
     """Stochastic gradient Langevin dynamics; ``step_size`` is h.
 
     >>> import jax
@@ -40,6 +40,8 @@ class SGLD:
     >>> state.position.shape, int(state.step)
     ((2,), 1)
     """
+
+    scalable: ClassVar[bool] = True
 
     step_size: Setting
     temperature: Setting = 1.0

@@ -18,13 +18,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.checks import require_choice
+from scirocco.core.checks import require_choice
+from scirocco.core.trees import normal_like
+from scirocco.core.types import Array, Gradient, Key, Number, Params, Setting
 from scirocco.integrators.langevin import baoab, euler
 from scirocco.integrators.law import stationary_variance
 from scirocco.integrators.thermostat import THERMOSTATS
-from scirocco.samplers.base import Info, at, info, require_positive, require_step_size, size, spread
-from scirocco.trees import normal_like
-from scirocco.types import Array, Gradient, Key, Number, Params, Setting
+from scirocco.samplers.base import (
+    Info,
+    Sampler,
+    at,
+    info,
+    kinetic_energy,
+    require_positive,
+    require_step_size,
+    size,
+    spread,
+)
 
 
 class SGNHTState(NamedTuple):
@@ -37,7 +47,7 @@ class SGNHTState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SGNHT:
+class SGNHT(Sampler):
     """SGNHT; ``step_size`` is the time step h, ``diffusion`` the injected noise A.
 
     >>> SGNHT(step_size=0.01, diffusion=1.0, integrator="badodab").per_coordinate
@@ -47,6 +57,8 @@ class SGNHT:
     independent_draws: ClassVar[bool] = True
     """The thermostat absorbs independent noise only. Without replacement the noise of an epoch sums to zero: it heats
     the momenta but not the positions, and at 10 batches an epoch the variance came out at 0.4 of the posterior's."""
+
+    scalable: ClassVar[bool] = True
 
     step_size: Setting
     diffusion: Setting = 1.0
@@ -88,6 +100,11 @@ class SGNHT:
             heat, lambda thermostat: self._friction(thermostat, state.position),
         )  # fmt: skip
         return SGNHTState(position, state.step + 1, momentum, thermostat), info(h, g)
+
+    def stats(self, state: SGNHTState) -> dict[str, Array]:
+        """The kinetic energy, and the mean of the thermostats."""
+        total = sum((jnp.sum(leaf) for leaf in jax.tree.leaves(state.thermostat)), start=jnp.zeros(()))
+        return {"kinetic_energy": kinetic_energy(state.momentum), "thermostat": total / size(state.thermostat)}
 
     def _friction(self, thermostat: Params, like: Params) -> Params:
         return thermostat if self.per_coordinate else jax.tree.map(lambda _: thermostat, like)

@@ -4,7 +4,6 @@ from scirocco.simplex.base import Counts, SimplexSampler
 from scirocco.simplex.counts import KeptCounts, RunningCounts, StaleCounts
 from scirocco.simplex.exact import Exact
 from scirocco.simplex.natural import Natural
-from scirocco.simplex.observations import Stratified
 from scirocco.simplex.scir import SCIR
 from scirocco.simplex.scir_cv import SCIRCV
 from scirocco.simplex.sgrld import SGRLD
@@ -21,6 +20,5 @@ __all__ = [
     "RunningCounts",
     "SimplexSampler",
     "StaleCounts",
-    "Stratified",
     "Weights",
 ]

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scirocco.checks import positive_array, real_array
+from scirocco.core.checks import positive_array, real_array
+from scirocco.core.parts import part
 
 if TYPE_CHECKING:
     from scirocco.simplex.weights import Weights
@@ -73,6 +74,10 @@ class Counts:
 
 class SimplexSampler(ABC):
     """The grammar of a simplex sampler; its settings are the fields of a frozen dataclass."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        part(cls)
 
     def start(self, weights: Weights) -> None:
         """Make new weights fit for this sampler; most take any."""

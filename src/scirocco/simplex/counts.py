@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from scirocco.checks import require_count
-from scirocco.compiled import jit
+from scirocco.core.checks import require_count
+from scirocco.core.compiled import jit
 from scirocco.simplex.base import Counts
 
 UNASSIGNED = -1

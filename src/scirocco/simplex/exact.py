@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from scirocco.compiled import BLOCK, jit, over_blocks
-from scirocco.random import open_stream
-from scirocco.random.bulk import gammas, workspace
+from scirocco.core.compiled import BLOCK, jit, over_blocks
+from scirocco.core.random import open_stream
+from scirocco.core.random.bulk import gammas, workspace
 from scirocco.simplex.base import Counts, SimplexSampler
 from scirocco.simplex.weights import Weights
 

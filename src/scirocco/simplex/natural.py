@@ -16,14 +16,14 @@ has no such limit. No category can wait for its minibatch: the total pulls all o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.samplers.base import KnownLaw, Sampler, inner_steps
+from scirocco.core.program import program_part
+from scirocco.samplers.base import Sampler, has_law
 from scirocco.simplex.base import Counts, SimplexSampler
 from scirocco.simplex.weights import Weights, normalised
 
@@ -32,6 +32,7 @@ FARTHEST = 1e6  # no posterior reaches so far: beyond it a step was too large, a
 AT_START = ("euler", "baoab", "badodab")  # integrators whose one gradient is that of the position they start from
 
 
+@program_part
 @dataclass(frozen=True)
 class Natural(SimplexSampler):
     """A gradient sampler on natural parameters; ``normal_prior`` is (mean, sd) of theta, or None for Gamma weights.
@@ -57,10 +58,6 @@ class Natural(SimplexSampler):
                 f"natural parameters need an integrator out of {', '.join(AT_START)}, which take the gradient where "
                 f"the counts were estimated; got {integrator!r}"
             )
-        try:
-            hash(self.sampler)
-        except TypeError:
-            raise TypeError("settings of the sampler must be numbers or schedules, not arrays") from None
         if self.normal_prior is not None:
             mean, sd = self.normal_prior
             if not (np.isfinite(mean) and 0 < sd < np.inf):
@@ -74,7 +71,7 @@ class Natural(SimplexSampler):
     @property
     def independent_draws(self) -> bool:
         """Whether minibatches must be independent of each other."""
-        return bool(getattr(self.sampler, "independent_draws", False))
+        return self.sampler.independent_draws
 
     def start(self, weights: Weights) -> None:
         """The proportions stay; the totals, which the counts say nothing about, become those of the prior."""
@@ -104,7 +101,7 @@ class Natural(SimplexSampler):
 
     def sd_ratio(self, weights: Weights, parameter: np.ndarray, noise: np.ndarray) -> np.ndarray | None:
         """The predicted sd of theta over that of the posterior, given its curvature and the variance of the counts."""
-        if not isinstance(self.sampler, KnownLaw):
+        if not has_law(self.sampler):
             return None
         blank = jax.ShapeDtypeStruct(weights.theta.shape, jnp.float32)
         outline = jax.eval_shape(self.sampler.init, jax.random.key(0), blank)
@@ -124,13 +121,13 @@ def _key(words: Any, call: Any) -> Any:
     return jax.random.fold_in(jax.random.wrap_key_data(words, impl="threefry2x32"), call)
 
 
-@partial(jax.jit, static_argnums=0)
+@jax.jit
 def _begin(natural: Natural, words: Any, call: Any, theta: Any) -> list[Any]:
     """The leaves of the sampler's first state."""
     return jax.tree.leaves(natural.sampler.init(_key(words, call), theta))
 
 
-@partial(jax.jit, static_argnums=0)
+@jax.jit
 def _advance(natural: Natural, words: Any, call: Any, inner: Any, counts: Any, prior: Any) -> tuple[list[Any], Any]:
     """The leaves of the state after a step, and e^theta."""
 
@@ -144,10 +141,9 @@ def _advance(natural: Natural, words: Any, call: Any, inner: Any, counts: Any, p
     sampler, key = natural.sampler, _key(words, call)
     outline = jax.eval_shape(sampler.init, key, jax.ShapeDtypeStruct(counts.shape, counts.dtype))
     state = jax.tree.unflatten(jax.tree.structure(outline), inner)
-    if hasattr(sampler, "begin"):
-        fresh = sampler.begin(jax.random.fold_in(key, 1), state)
-        due = state.step % inner_steps(sampler) == 0
-        state = jax.tree.map(lambda a, b: jnp.where(due, a, b), fresh, state)
+    fresh = sampler.begin(jax.random.fold_in(key, 1), state)
+    due = state.step % sampler.inner_steps == 0
+    state = jax.tree.map(lambda a, b: jnp.where(due, a, b), fresh, state)
     state, _ = sampler.step(key, state, gradient)
     theta = state.position
     return jax.tree.leaves(state), jnp.where(jnp.abs(theta) < FARTHEST, jnp.exp(theta), jnp.nan)

@@ -26,8 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from scirocco.checks import positive_array, require_choice, require_count
-from scirocco.compiled import jit
+from scirocco.core.checks import positive_array, require_choice, require_count
+from scirocco.core.compiled import jit
 from scirocco.simplex.base import Counts, SimplexSampler, require_step_size, step_size_at
 from scirocco.simplex.counts import RunningCounts
 from scirocco.simplex.weights import Weights, normalised

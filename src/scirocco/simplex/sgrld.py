@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from scirocco.checks import require_choice
-from scirocco.compiled import BLOCK, over_blocks
+from scirocco.core.checks import require_choice
+from scirocco.core.compiled import BLOCK, over_blocks
 from scirocco.diffusions.base import normal_kernel
 from scirocco.simplex.base import Counts, SimplexSampler, require_step_size, step_size_at
 from scirocco.simplex.weights import Weights

@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from scirocco.checks import positive_array, real_array, require_count, require_seed
-from scirocco.compiled import BLOCK, over_blocks
+from scirocco.core.checks import positive_array, real_array, require_count, require_seed
+from scirocco.core.compiled import BLOCK, over_blocks
+from scirocco.core.random import make_key
 from scirocco.diffusions.cir import transition_kernel
-from scirocco.random import make_key
 from scirocco.simplex.counts import RunningCounts
 
 

@@ -18,7 +18,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scirocco.checks import require_count
+from scirocco.core.checks import require_count
 
 Floats: TypeAlias = NDArray[np.float64]
 

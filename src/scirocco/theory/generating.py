@@ -19,7 +19,7 @@ from numpy.polynomial import Chebyshev
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
-from scirocco.checks import real_array
+from scirocco.core.checks import real_array
 from scirocco.theory.estimates import EstimateLaw, Floats
 from scirocco.theory.kernels import Form, Kernel, coefficients, kernel_of, require_form, whole_steps
 

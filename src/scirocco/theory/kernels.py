@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import exprel
 
-from scirocco.checks import positive_array, require_choice
+from scirocco.core.checks import positive_array, require_choice
 from scirocco.theory.estimates import EstimateLaw, Floats
 
 Form: TypeAlias = Literal["scir", "main", "alternative"]

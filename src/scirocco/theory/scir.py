@@ -35,7 +35,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import gammainc
 
-from scirocco.checks import positive_array, real_array
+from scirocco.core.checks import positive_array, real_array
 from scirocco.theory.estimates import EstimateLaw, Floats
 from scirocco.theory.kernels import Form, Kernel, kernel_of, require_form, whole_steps
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from scirocco.checks import positive_array, real_array, require_count
+from scirocco.core.checks import positive_array, real_array, require_count
 
 ALPHA = 7 * math.sqrt(2) / 6
 

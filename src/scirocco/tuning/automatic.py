@@ -17,6 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -25,18 +26,18 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from scirocco.batches import Strata
-from scirocco.blocks import split
-from scirocco.chain import Kernel
+from scirocco.core.types import Array, Data, Key, Params
 from scirocco.estimators import ControlVariate, Estimator, Plain
 from scirocco.estimators.control_variate import anchor
+from scirocco.gradient.blocks import split
+from scirocco.gradient.kernel import Kernel
+from scirocco.optimise.curvature import Curvature, curvature
+from scirocco.optimise.mode import find_mode
 from scirocco.samplers.base import Auto, at, automatic, has_law
 from scirocco.samplers.preconditioned import Preconditioned, Scale
 from scirocco.tuning.bandit import search, with_settings
-from scirocco.tuning.curvature import Curvature, curvature
-from scirocco.tuning.mode import find_mode
 from scirocco.tuning.report import FAR, Trial, Tuning
 from scirocco.tuning.strata import stratify
-from scirocco.types import Array, Data, Key, Params
 
 MARGIN = 9.0  # curvature elsewhere over that at the mode: sds a third as large
 AIM = 0.6  # of the limit: the prediction has errors of its own, and a run has Monte Carlo error
@@ -108,7 +109,7 @@ def tune_kernel(make: Make, rows: int, initial: Params, *, free: bool, free_batc
         )
     known = has_law(sampler)
     # A sampler that has no law here may depend on where it is, as a Recipe does, and is left in its own coordinates.
-    scale = found.scale if hasattr(sampler, "injected_noise") else None
+    scale = found.scale if sampler.scalable else None
     if known:
         step_size, why = _step_size(sampler, noise, found, temperature, kernel.epoch, wishes)
     else:
@@ -140,7 +141,9 @@ def _located(kernel: Kernel, position: Params, held: Params) -> tuple[Params, Cu
     """The mode, which a control variate may bring along, and the curvature there."""
     target, estimator, seed = kernel.target, kernel.estimator, kernel.seed
     target.check(position, held)
-    start = estimator.start(target, position, held, seed)  # the mode, or the estimator's own checks
+    start = estimator.start(
+        target, position, held, partial(find_mode, seed=seed)
+    )  # the mode, or the estimator's own checks
     mode = start if isinstance(estimator, ControlVariate) else find_mode(target, position, held=held, seed=seed)
     try:
         return mode, curvature(target, mode, held, seed=seed)
@@ -170,7 +173,7 @@ def _strata(kernel: Kernel) -> tuple[tuple[int, int], ...]:
     if not isinstance(kernel.batching, Strata):
         return ()
     sizes = np.bincount(kernel.batching.labels)
-    return tuple((int(size), n) for size, n in zip(sizes, kernel.batching.rows, strict=True))
+    return tuple((int(size), n) for size, n in zip(sizes, kernel.batching.allocated(kernel.batch_size), strict=True))
 
 
 def _named(estimator: Estimator) -> str:
@@ -258,7 +261,7 @@ def _step_size(
             good = good and stiff <= STIFF
         return bool(good)
 
-    steady = min(_largest(stable), sampler.longest_step() if hasattr(sampler, "longest_step") else np.inf)
+    steady = min(_largest(stable), sampler.longest_step())
     h = min(steady, _largest(accurate))
     if h < steady:
         return h, f"the largest step that keeps every posterior sd within {wishes.sd_error:.0%}, by the sampler's law"
@@ -277,8 +280,7 @@ def _predicted(sampler: Any, noise: np.ndarray, precision: float, temperature: f
     """The largest relative error of an sd that the sampler's law predicts where the curvature is ``precision``."""
     lam = np.full(noise.shape, float(precision))
     state = sampler.init(jax.random.key(0), jnp.zeros(noise.shape, jnp.float32))
-    if hasattr(sampler, "settled"):
-        state = sampler.settled(state, lam, noise)
+    state = sampler.settled(state, lam, noise)
     variance = np.asarray(sampler.stationary_variance(state, lam, noise, epoch), np.float64)
     ratio = np.sqrt(np.maximum(variance, 0) * lam / temperature)
     return float(np.max(np.abs(ratio - 1))) if np.all(np.isfinite(ratio)) else np.inf

@@ -19,13 +19,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.chain import ChainState, Kernel
+from scirocco.core.trees import all_finite
+from scirocco.core.types import Array, Data, Key, Params
 from scirocco.diagnostics.ksd import ksd
+from scirocco.gradient.kernel import Kernel
+from scirocco.gradient.program import ChainState
 from scirocco.samplers.base import at, has_law
 from scirocco.samplers.preconditioned import Preconditioned, Scale
-from scirocco.trees import all_finite
 from scirocco.tuning.report import Trial
-from scirocco.types import Array, Data, Key, Params
 
 STEPS = tuple(3.0**-k for k in range(-1, 5))  # times the step size to start from
 FRICTIONS = (1 / 3, 1.0, 3.0)  # times the sampler's own
@@ -105,7 +106,7 @@ def _quickest(judged: list[tuple[Trial, _Arm]], limit: float) -> tuple[Trial, _A
 def _friction(sampler: Any) -> float | None:
     """The friction, or the diffusion of a thermostat, if it is a number that may be changed."""
     value = getattr(sampler, "friction", getattr(sampler, "diffusion", None))
-    return float(value) if isinstance(value, int | float) and value > 0 and hasattr(sampler, "injected_noise") else None
+    return float(value) if isinstance(value, int | float) and value > 0 and sampler.scalable else None
 
 
 def with_settings(sampler: Any, step_size: Any, friction: Any) -> Any:
@@ -126,11 +127,11 @@ def _runner(kernel: Kernel, scale: Scale | None) -> tuple[Callable[..., Any], Ca
 
     @jax.jit
     def begin(key: Key, step_size: Any, friction: Any, mode: Params, held: Params, estimator: Any) -> ChainState:
-        return _set(kernel, scale, step_size, friction).state(key, mode, held, estimator)
+        return _set(kernel, scale, step_size, friction).program.state(key, mode, held, estimator)
 
     @jax.jit
     def run(key: Key, step_size: Any, friction: Any, state: ChainState, data: Data, gap: Array) -> dict[str, Any]:
-        bound = _set(kernel, scale, step_size, friction)
+        bound = _set(kernel, scale, step_size, friction).program
 
         def score(key: Key, state: ChainState) -> Params:
             slopes = jax.lax.map(lambda k: bound.fresh_gradient(k, state, data), jax.random.split(key, SCORES))
@@ -160,7 +161,7 @@ def _judge(arm: _Arm, scale: Scale | None, fields: dict[str, Any]) -> Trial:
     with np.errstate(all="ignore"):
         discrepancy = ksd(theta / unit, scores * unit, scale=np.sqrt(theta.shape[1]))
         error = _foretold(_set(arm.kernel, scale, arm.step_size, arm.friction), fields)
-    return lost._replace(ksd=discrepancy if np.isfinite(discrepancy) else np.inf, sd_error=error)
+    return replace(lost, ksd=discrepancy if np.isfinite(discrepancy) else np.inf, sd_error=error)
 
 
 def _foretold(kernel: Kernel, fields: dict[str, Any]) -> float | None:

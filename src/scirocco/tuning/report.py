@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+
+from scirocco.core.parts import part
 
 FAR = 0.5  # mean squared error of the Gaussian's gradient, in units of the gradient's own: beyond, a search decides
 
 
-class Trial(NamedTuple):
+@part
+@dataclass(frozen=True)
+class Trial:
     """A setting and how it did. ``sd_error`` is None where it is not known, infinite where the chain was lost."""
 
     step_size: float
@@ -26,6 +29,7 @@ class Trial(NamedTuple):
         )
 
 
+@part
 @dataclass(frozen=True)
 class Tuning:
     """What was chosen and why."""
@@ -71,14 +75,3 @@ class Tuning:
             return []
         parts = ", ".join(f"{n:,} of {size:,}" for size, n in self.strata)
         return [f"  minibatches by strata, so that rows without their like come often enough: {parts} rows"]
-
-    def to_json(self) -> dict[str, Any]:
-        """For a checkpoint."""
-        return asdict(self) | {"trials": [trial._asdict() for trial in self.trials]}
-
-    @classmethod
-    def from_json(cls, facts: dict[str, Any]) -> Tuning:
-        """The inverse of ``to_json``."""
-        trials = tuple(Trial(**trial) for trial in facts["trials"])
-        strata = tuple((size, n) for size, n in facts["strata"])
-        return cls(**(facts | {"strata": strata, "trials": trials}))

@@ -14,10 +14,10 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from scirocco.batches import Arrays, Batch, Strata
+from scirocco.core.types import Array, Params
+from scirocco.optimise.curvature import WORK
 from scirocco.samplers.preconditioned import Scale
 from scirocco.target import Target
-from scirocco.tuning.curvature import WORK
-from scirocco.types import Array, Params
 
 DRAWS = 2  # of the normal law, at which the rows are compared
 USUAL = 0.9  # of the rows: their mean is what the others are compared with

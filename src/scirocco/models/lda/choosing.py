@@ -9,7 +9,7 @@ import numpy as np
 
 from scirocco.corpora.documents import Documents
 from scirocco.corpora.store import Corpus
-from scirocco.models.lda.recording import STRETCHES
+from scirocco.run.second_half import STRETCHES
 from scirocco.samplers import SGHMC, SGLD, SGNHT
 from scirocco.samplers.base import Sampler
 from scirocco.schedules import Decreasing

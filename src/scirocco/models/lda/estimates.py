@@ -38,9 +38,22 @@ class Plain:
         scale = total / batch.size / chain.counted
         return Counts(table.T * scale, columns, min(1.0, batch.size / total))
 
+    kept_arrays: tuple[str, ...] = ()
+
+    def pack(self) -> dict[str, np.ndarray]:
+        """What was counted in the survey and since, as arrays."""
+        return {name: getattr(self, name) for name in self.kept_arrays}
+
+    def unpack(self, arrays: dict[str, np.ndarray]) -> None:
+        """The inverse of ``pack``."""
+        for name in self.kept_arrays:
+            setattr(self, name, arrays[name])
+
 
 class Controlled(Plain):
     """Differences from the counts at fixed topics, which are known for all documents."""
+
+    kept_arrays = ("phi", "table")
 
     def survey(self, chain: StreamChain, parts: Iterator[Documents]) -> Iterator[None]:
         """Fix the present topics as the centre and count everything there, one part at a time."""
@@ -63,6 +76,8 @@ class Controlled(Plain):
 
 class Remembered(Plain):
     """Differences from what each document had when it was last seen; two bytes for each of its words and topics."""
+
+    kept_arrays = ("kept", "table")
 
     def __init__(self, documents: Documents) -> None:
         self.documents = documents

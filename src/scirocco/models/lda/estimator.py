@@ -9,50 +9,32 @@ that are exact, from a stream by the stochastic gradient samplers of the simplex
 from __future__ import annotations
 
 import time
-import warnings
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from scirocco.checks import positive_array, real_array, require_choice, require_count
-from scirocco.compiled import available_threads
+from scirocco.core.checks import positive_array, real_array, require_choice, require_count
+from scirocco.core.compiled import available_threads
 from scirocco.corpora.documents import Documents
 from scirocco.corpora.store import Corpus
+from scirocco.models.home import Home
 from scirocco.models.lda import evaluation, storage
-from scirocco.models.lda.alignment import align
-from scirocco.models.lda.choosing import (
-    IN_MEMORY,
-    NATURAL,
-    SAMPLERS,
-    fits_in_memory,
-    natural_sampler,
-    on_simplex,
-    stream_sampler,
-)
-from scirocco.models.lda.estimates import ESTIMATES, Controlled, Remembered
-from scirocco.models.lda.memory import CollapsedGibbs, KeptGibbs
-from scirocco.models.lda.minibatches import BlockMinibatches, Minibatches
-from scirocco.models.lda.recording import Recorder
-from scirocco.models.lda.stream import StreamChain, StreamFit
-from scirocco.models.lda.warm_up import WarmUp
-from scirocco.run.progress import Progress
-from scirocco.run.runner import Interrupt
+from scirocco.models.lda.choosing import IN_MEMORY, NATURAL, SAMPLERS, fits_in_memory, on_simplex, stream_sampler
+from scirocco.models.lda.engine import TOPICS
+from scirocco.models.lda.estimates import ESTIMATES
+from scirocco.models.lda.fitting import fit_topics, named_topics
+from scirocco.models.lda.stream import StreamChain
+from scirocco.run.second_half import SecondHalf
+from scirocco.run.trace import Summary, table_of
 from scirocco.samplers.base import Sampler
 from scirocco.simplex import SCIRCV, Exact, SimplexSampler
 
-WARM_TOKENS = 3e7  # after which the search for good topics has little left to find
-WARM_SHARE = 0.4  # of a time budget, at most
-STREAM_BATCH = 500  # documents
 TRANSFORM_DRAWS = 5  # draws of the topics that document weights are averaged over
-PROGRESS = 1000  # units of the bar
 RECORD_STEPS = 10  # calls of partial_fit from record to record
 QUICK = 10**6  # weights, so few that a record at each call costs little
-NOISY = 1.5  # sds inflated by more than this are worth a warning
 
 
 WordInterval = tuple[Any, float, float, float]
@@ -87,7 +69,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     Attributes
     ----------
     components_ : posterior mean of the topics, (topic, word); rows sum to 1.
-    posterior_ : draws of the topics, (chain, draw, topic, word).
+    posterior_ : draws of the topics, an ``xarray.Dataset`` with ``topics`` (chain, draw, topic, word).
+    trace_ : the run: draws, statistics of the records, moments, why it stopped; not after ``load`` and ``partial_fit``.
     inflation_ : of stream samplers whose law is known, the predicted sd of each word in each topic over that of the
         posterior, (topic, word): what the noise of minibatches adds. None for the others; exact ones have 1.
     sampler_ : the sampler that ran: "auto" decided.
@@ -136,58 +119,32 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
     # Fitting.
 
-    def fit(self, X: Any, y: Any = None) -> LDA:
-        """Sample the topics of counts, a matrix documents x words, or of a ``corpora.Corpus`` on disk."""
+    def fit(self, X: Any, y: Any = None, *, path: str | Path | None = None) -> LDA:
+        """Sample the topics of counts, a matrix documents x words, or of a ``corpora.Corpus`` on disk.
+
+        With a ``path`` draws and checkpoints go to that folder, and ``scirocco.resume(path, X)`` goes on with a fit
+        that was interrupted or killed, bit for bit.
+        """
+        return self._fit(X, y, Home.of(path))
+
+    def _fit(self, X: Any, y: Any, home: Home) -> LDA:
         del y
         began = time.perf_counter()
         documents, kind = self._corpus(X)
+        if home.meta is not None and isinstance(kind, str):
+            kind = home.meta["sampler"]  # "auto" was decided when the run began
         alpha, beta = self._settings(documents.vocabulary)
         if not documents.tokens:
             raise ValueError("the corpus has no words: every count is 0")
-        seed = self._seed()
+        if (self.learn_alpha or self.learn_beta) and not (isinstance(kind, str) and kind in IN_MEMORY):
+            raise ValueError("learn_alpha and learn_beta need kept assignments: take sampler='gibbs' or 'collapsed'")
         self.word_counts_ = documents.word_counts()
-        chains: list[Any] = []
-        recorders: list[Recorder] = []
-        with Interrupt() as interrupt, Progress(PROGRESS, 0, self.verbose) as bar:
-            for number in range(self.n_chains):
-                deadline = self._deadline(began, number)
-                since = time.perf_counter()
-                warm_deadline = since + WARM_SHARE * (deadline - since)
-                chain = self._chain(kind, documents, alpha, beta, seed, number)
-                recorder = Recorder(self.n_draws)
-                target, end = 0.0, float(self.max_iter)
-                while chain.passes < end and time.perf_counter() < deadline and not interrupt.asked:
-                    if not chain.warm.done and time.perf_counter() > warm_deadline:
-                        chain.warm.stop()
-                    chain.step()
-                    if not chain.sampling:
-                        end = max(self.max_iter, chain.passes + 1)  # a search on a small corpus may take them all
-                    if chain.sampling and chain.passes >= target:
-                        target = chain.passes + chain.record_every
-                        recorder.add(chain.mean(), chain.draw() if recorder.due else None)
-                    now = time.perf_counter()
-                    share = min(1.0, max(chain.passes / self.max_iter, (now - since) / (deadline - since)))
-                    bar.update(int((number + share) / self.n_chains * PROGRESS), recorder.count, now - began)
-                if not recorder.draws and (chain.sampling or not any(c.sampling for c in chains)):
-                    recorder.add(chain.mean(), chain.draw())
-                if recorder.draws:
-                    chains.append(chain)
-                    recorders.append(recorder)
-                if interrupt.asked:
-                    warnings.warn(f"fit was interrupted in chain {number}: it stops with what it has", stacklevel=2)
-                    break
-        sampled = [pair for pair in zip(chains, recorders, strict=True) if pair[0].sampling]
-        if not sampled:
-            warnings.warn(
-                "fit stopped before the sampler began: the topics are those of the search for a start, without "
-                "uncertainty. Give it more time (the first fit also compiles)",
-                stacklevel=2,
-            )
-        self._keep(sampled or [(chains[0], recorders[0])], alpha)
+        fit_topics(self, documents, kind, alpha, beta, home)
         self.sampler_ = kind if isinstance(kind, str) else type(kind).__name__
         self.documents_seen_ = documents.size
-        self.n_iter_, self.seconds_ = max(c.passes for c in chains), time.perf_counter() - began
+        self.seconds_ = time.perf_counter() - began
         self._stream: StreamChain | None = None
+        self._n_features_out = self.n_topics
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> LDA:
@@ -214,10 +171,11 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         renewed = isinstance(stream.sampler, SCIRCV) and stream.sampler.centre_due(stream.steps)
         stream.step(documents, total, larger=documents if renewed else None)  # a stream has no more
         if stream.steps == 1 or stream.steps % RECORD_STEPS == 0 or stream.weights.theta.size <= QUICK:
-            topics = stream.draw()
-            self._recorder.add(topics, topics if self._recorder.due else None)
-            self.posterior_ = self._recorder.posterior()[None]
-            self.components_ = self._recorder.mean()
+            half, topics = self._recorder, stream.draw()
+            half.add({TOPICS: topics}, {TOPICS: topics} if half.due else None)
+            self.posterior_ = named_topics(half.draws()[TOPICS][None], self)
+            mean = half.mean()[TOPICS]
+            self.components_ = mean / mean.sum(axis=1, keepdims=True)
         self.word_counts_ = self._words.copy()
         self.n_iter_ = self.documents_seen_ / total
         return self
@@ -238,8 +196,11 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
     def _begin_stream(self, words: int, alpha: np.ndarray, beta: np.ndarray) -> None:
         known = hasattr(self, "components_")
-        self._stream = self._stream_chain(self.sampler, words, alpha, beta, self._seed(), 0, warm=known)
-        self._recorder = Recorder(self.n_draws)
+        self._stream = StreamChain(
+            stream_sampler(self.sampler, warm=known), words, alpha, beta, seed=Home().seed(self.random_state), chain=0,
+            sweeps=self.sweeps, burn_in=self.burn_in, threads=self._threads,
+        )  # fmt: skip
+        self._recorder = SecondHalf(self.n_draws)
         if not known:
             self.documents_seen_, self._words = 0, np.zeros(words)
         elif self.components_.shape == (self.n_topics, words):
@@ -325,86 +286,20 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         if isinstance(self.sampler, str) and self.sampler == "sgld_cv" and self.estimator == "saga":
             raise ValueError("sampler='sgld_cv' has its own estimator: take sampler='sgld' with estimator='saga'")
 
-    def _seed(self) -> int:
-        if isinstance(self.random_state, int | np.integer) and not isinstance(self.random_state, bool):
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
-
     @property
     def _threads(self) -> int:
         return available_threads() if self.n_jobs in (None, -1) else int(self.n_jobs)
 
-    def _deadline(self, began: float, number: int) -> float:
-        return np.inf if self.max_seconds is None else began + self.max_seconds * (number + 1) / self.n_chains
-
-    def _chain(self, kind: Any, documents: Any, alpha: np.ndarray, beta: np.ndarray, seed: int, number: int) -> Any:
-        wanted = min(WARM_TOKENS / documents.tokens, 10) if self.warm_passes is None else self.warm_passes
-        warm_passes = min(float(wanted), self.max_iter / 2)
-        if isinstance(kind, str) and kind in IN_MEMORY:
-            make = KeptGibbs if kind == "gibbs" else CollapsedGibbs
-            return make(
-                documents, alpha, beta, seed=seed, chain=number, warm_passes=warm_passes, batch_size=self.batch_size,
-                threads=self._threads,
-                learn=("alpha",) * bool(self.learn_alpha) + ("beta",) * bool(self.learn_beta),
-            )  # fmt: skip
-        if self.learn_alpha or self.learn_beta:
-            raise ValueError("learn_alpha and learn_beta need kept assignments: take sampler='gibbs' or 'collapsed'")
-        estimator = "control_variate" if isinstance(kind, str) and kind == "sgld_cv" else self.estimator
-        stream = self._stream_chain(kind, documents.vocabulary, alpha, beta, seed, number, warm=warm_passes > 0)
-        if estimator != "plain":
-            stream.estimate = Remembered(documents) if estimator == "saga" else Controlled()
-        minibatches = (BlockMinibatches if isinstance(documents, Corpus) else Minibatches)(
-            documents, self.batch_size or STREAM_BATCH, seed=seed, chain=number,
-            independent=estimator == "saga" or getattr(stream.sampler, "independent_draws", False),
-        )  # fmt: skip
-        warm = WarmUp(
-            documents.tokens, documents.size, alpha, beta, seed=seed, chain=number, passes=warm_passes,
-            threads=self._threads,
-        )  # fmt: skip
-        choose = partial(natural_sampler, kind) if isinstance(kind, str) and kind in NATURAL else None
-        return StreamFit(stream, minibatches, warm, beta, choose)
-
-    def _stream_chain(
-        self, kind: Any, words: int, alpha: np.ndarray, beta: np.ndarray, seed: int, number: int, *, warm: bool
-    ) -> StreamChain:
-        return StreamChain(
-            stream_sampler(kind, warm=warm), words, alpha, beta, seed=seed, chain=number, sweeps=self.sweeps,
-            burn_in=self.burn_in, threads=self._threads,
-        )  # fmt: skip
-
-    def _keep(
-        self, found: list[tuple[Any, Recorder]], alpha: np.ndarray
-    ) -> None:  # fmt: skip
-        """Align the chains to the first and join what they recorded."""
-        recorders = [recorder for _, recorder in found]
-        means = [recorder.mean() for recorder in recorders]
-        orders = [align(means[0], mean) if k else np.arange(self.n_topics) for k, mean in enumerate(means)]
-        length = min(len(recorder.posterior()) for recorder in recorders)
-        self.posterior_ = np.stack(
-            [recorder.posterior()[-length:][:, order] for recorder, order in zip(recorders, orders, strict=True)]
-        )
-        self.components_ = np.mean([mean[order] for mean, order in zip(means, orders, strict=True)], axis=0)
-        learnt = [chain.alpha[order] for (chain, _), order in zip(found, orders, strict=True)]
-        self.alpha_ = np.asarray(np.mean(learnt, axis=0, dtype=np.float64)) if self.learn_alpha else alpha
-        self.beta_ = np.mean([chain.beta for chain, _ in found], axis=0)
-        inflated = [chain.inflation() for chain, _ in found]
-        known = [ratio[order] for ratio, order in zip(inflated, orders, strict=True) if ratio is not None]
-        self.inflation_ = np.mean(known, axis=0) if len(known) == len(orders) else None
-        if self.inflation_ is not None:
-            typical = float((self.components_ * self.inflation_).sum(axis=1).mean())
-            if typical > NOISY:
-                warnings.warn(
-                    f"the noise of minibatches makes the sds of words {typical:.1f} times too large (inflation_): take "
-                    "means, not intervals, from this fit, or a smaller step size, a larger batch_size, sampler='gibbs'",
-                    stacklevel=3,
-                )
-        self._n_features_out = self.n_topics
-
     # Using.
+
+    def _topics(self) -> np.ndarray:
+        """The draws of the topics of all chains, (draw, topic, word)."""
+        values = self.posterior_[TOPICS].values
+        return values.reshape(-1, *values.shape[2:])
 
     def _draws(self, most: int) -> np.ndarray:
         """At most so many draws of the topics, spread evenly over chains and time."""
-        every = self.posterior_.reshape(-1, *self.posterior_.shape[2:])
+        every = self._topics()
         return every[np.unique(np.linspace(0, len(every) - 1, min(most, len(every))).astype(int))]
 
     def transform(self, X: Any) -> np.ndarray:
@@ -470,11 +365,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         require_count("n", n)
         if not 0 < level < 1:
             raise ValueError(f"level must lie strictly between 0 and 1; got {level!r}")
-        known = getattr(self, "vocabulary_", getattr(self, "feature_names_in_", None))
-        names = known if vocabulary is None else np.asarray(vocabulary, dtype=object)
-        if names is not None and len(names) != self.components_.shape[1]:
-            raise ValueError(f"vocabulary must name all {self.components_.shape[1]} words; got {len(names)}")
-        draws = self.posterior_.reshape(-1, *self.posterior_.shape[2:])
+        names = self._names(vocabulary)
+        draws = self._topics()
         topics = []
         for k, mean in enumerate(self.components_):
             best = np.argsort(-mean, kind="stable")[:n]
@@ -486,6 +378,24 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
                 ]
             )
         return topics
+
+    def _names(self, vocabulary: Any) -> Any:
+        """The words, given or known; None if they are not."""
+        known = getattr(self, "vocabulary_", getattr(self, "feature_names_in_", None))
+        names = known if vocabulary is None else np.asarray(vocabulary, dtype=object)
+        if names is not None and len(names) != self.components_.shape[1]:
+            raise ValueError(f"vocabulary must name all {self.components_.shape[1]} words; got {len(names)}")
+        return names
+
+    def summary(self, n: int = 5, vocabulary: Any = None) -> Summary:
+        """Mean, sd, ESS and R-hat of the ``n`` first words of each topic; R-hat needs several chains to mean much."""
+        check_is_fitted(self)
+        require_count("n", n)
+        names, values = self._names(vocabulary), self.posterior_[TOPICS].values
+        best = np.argsort(-self.components_, axis=1, kind="stable")[:, :n]
+        labels = [f"topic {k}: {w if names is None else names[w]}" for k, row in enumerate(best) for w in row]
+        chosen = np.concatenate([values[:, :, k, row] for k, row in enumerate(best)], axis=2, dtype=np.float64)
+        return table_of(chosen, labels)
 
     # Keeping.
 

@@ -18,11 +18,11 @@ import numpy as np
 import scipy.sparse as sp
 from scipy import stats
 
-from scirocco.compiled import jit, over_blocks
+from scirocco.core.compiled import inner, jit, over_blocks
+from scirocco.core.random import make_key, open_stream, uniform
 from scirocco.corpora.documents import Documents
 from scirocco.models.lda.local import pick
 from scirocco.models.lda.stream import fresh_assignments
-from scirocco.random import make_key, open_stream, uniform
 
 SWEEPS, BURN_IN = 60, 20
 
@@ -83,7 +83,7 @@ def unigram_perplexity(frequencies: np.ndarray, documents: Documents, *, held_ou
     return float(np.exp(-(hidden.numbers @ np.log(chances[documents.words])) / max(1, hidden.tokens)))
 
 
-@jit
+@inner
 def _stack(near: Any, phi: Any, w: int, heights: Any) -> float:
     """Cumulative near_k phi_wk, and their sum."""
     height = 0.0
@@ -111,9 +111,11 @@ def _left_to_right(
         for i in range(n - 1, 0, -1):  # a bag has no order: take a random one
             j = int(uniform(s) * (i + 1))
             tokens[i], tokens[j] = tokens[j], tokens[i]
-        chances[:n] = 0.0
+        for i in range(n):
+            chances[i] = 0.0
         for _ in range(particles):
-            near[:] = alpha
+            for k in range(topics):
+                near[k] = alpha[k]
             total = alpha.sum()
             for i in range(n):
                 for t in range(i):  # the tokens before, resampled once given each other

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from scirocco.compiled import fast_sums, inlined, jit
-from scirocco.random import open_stream, uniform
+from scirocco.core.compiled import ZERO, fast_sums, inlined, inner, jit
+from scirocco.core.random import open_stream, uniform
 
 DOCUMENTS = 16  # that share a random stream
 
@@ -27,7 +27,7 @@ DOCUMENTS = 16  # that share a random stream
 @jit
 def touched(words: Any, lookup: Any) -> Any:
     """The distinct words, and where each entry stands among them; ``lookup`` (all -1) is left as it was."""
-    columns, places = np.empty(words.size, np.int64), np.empty(words.size, np.int64)
+    columns, places = np.empty(words.size, np.int64), np.empty(words.size, np.int32)
     m = 0
     for j in range(words.size):
         w = words[j]
@@ -82,12 +82,12 @@ def _draw_topic(
     return k
 
 
-@jit
+@inner
 def _sweep_document(
     s: Any, words: Any, z: Any, phi: Any, masses: Any, alpha: Any, active: Any, present: Any, place: Any, heights: Any
 ) -> None:
     """Resample the topics ``z`` of a document's tokens once; ``place`` (all -1) is left as it was."""
-    m = 0
+    m = ZERO
     for t in range(z.size):
         k = z[t]
         if place[k] < 0:
@@ -158,7 +158,7 @@ def sweep_fresh(
     topics = phi.shape[1]
     active, place = np.empty(topics, np.int64), np.full(topics, -1)
     present, heights = np.empty(topics, np.float32), np.empty(topics, np.float32)
-    tokens, z = np.empty(limit, np.int64), np.empty(limit, np.int64)
+    tokens, z = np.empty(limit, np.int32), np.empty(limit, np.int64)
     for d in range(first, last):
         s = open_stream(key, step, seeds[d])
         n = 0
@@ -166,7 +166,7 @@ def sweep_fresh(
             for _ in range(numbers[j]):
                 tokens[n] = words[j]
                 # A start from the topics alone: the second part of the law, with no other token seen.
-                z[n] = _draw_topic(s, phi, words[j], masses[words[j]], alpha, active, present, 0, heights)
+                z[n] = _draw_topic(s, phi, words[j], masses[words[j]], alpha, active, present, ZERO, heights)
                 n += 1
         for sweep in range(sweeps):
             _sweep_document(s, tokens[:n], z[:n], phi, masses, alpha, active, present, place, heights)
@@ -250,7 +250,8 @@ def collapsed_sweep(
     for k in range(topics):
         inverse[k] = 1.0 / (totals[k] + beta_sum)
     for d in range(begin, end):
-        near[:] = alpha
+        for k in range(topics):
+            near[k] = alpha[k]
         for t in range(starts[d], starts[d + 1]):
             near[z[t]] += 1.0
         for t in range(starts[d], starts[d + 1]):

@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from scirocco.compiled import over_blocks
+from scirocco.core.compiled import over_blocks
+from scirocco.core.random import make_key
 from scirocco.corpora.documents import Documents
 from scirocco.models.lda import local
 from scirocco.models.lda.minibatches import Minibatches
 from scirocco.models.lda.priors import learnt_alpha, learnt_beta
 from scirocco.models.lda.warm_up import WARM_BATCH, WarmUp
-from scirocco.random import make_key
+from scirocco.run.checkpoint import part
 from scirocco.simplex.exact import draw_gammas
 
 BATCHES = 20  # minibatches in a sweep, unless topics are costly to draw beside so few tokens
@@ -121,11 +122,39 @@ class KeptGibbs:
             -(-(end - begin) // local.DOCUMENTS),
             self.threads,
         )  # fmt: skip
-        low, high = token_starts[0], token_starts[-1]
-        flat = self.words[low:high].astype(np.int64) * self.topics + self.z[low:high].astype(np.int64)
-        self.counts += np.bincount(flat, minlength=self.counts.size).reshape(self.counts.shape)
+        self._count(token_starts[0], token_starts[-1])
         self.position = (self.position + 1) % (len(self.borders) - 1)
         self.assigned = self.position == 0
+        self.totals = self.counts.sum(axis=0)
+
+    def _count(self, low: int, high: int) -> None:
+        """Add the assignments of tokens ``low`` to ``high`` to the counts."""
+        flat = self.words[low:high].astype(np.int64) * self.topics + self.z[low:high].astype(np.int64)
+        self.counts += np.bincount(flat, minlength=self.counts.size).reshape(self.counts.shape)
+
+    def pack(self) -> dict[str, np.ndarray]:
+        """Assignments, priors, the place in the data; what can be counted again is left out."""
+        facts = np.array([self.calls, self.position, self.assigned, self.passes])
+        arrays = {"z": self.z, "facts": facts, "alpha": self.alpha, "beta": self.beta}
+        if not self.assigned:  # later the search is over, and so are its minibatches
+            for name, part in (("warm", self.warm), ("minibatches", self.minibatches)):
+                arrays |= {f"{name}/{key}": array for key, array in part.pack().items()}
+        return arrays
+
+    def unpack(self, arrays: dict[str, np.ndarray]) -> None:
+        """The inverse of ``pack``."""
+        self.z, self.alpha, self.beta = (arrays[name] for name in ("z", "alpha", "beta"))
+        calls, position, assigned, self.passes = map(float, arrays["facts"])
+        self.calls, self.position, self.assigned = int(calls), int(position), bool(assigned)
+        documents = self.documents
+        self.words[:] = np.repeat(documents.words, documents.numbers)
+        if self.assigned:
+            self.warm.stop()
+        else:
+            self.warm.unpack(part(arrays, "warm"))
+            self.minibatches.unpack(part(arrays, "minibatches"))
+            self.phi = self.warm.phi()
+        self._count(0, self.token_starts[-1] if self.assigned else self.token_starts[self.borders[self.position]])
         self.totals = self.counts.sum(axis=0)
 
     def _resample(self) -> None:

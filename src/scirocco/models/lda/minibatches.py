@@ -27,10 +27,24 @@ class Minibatches:
         """The next minibatch, and which documents of the corpus it has (None if the corpus is on disk)."""
         if self.position + self.batch_size > self.order.size:
             self.epoch, self.position = self.epoch + 1, 0
-            self.order = self._shuffled(self.documents.size, 5, self.epoch)
+            self._open()
         chosen = self.order[self.position : self.position + self.batch_size]
         self.position += self.batch_size
         return self.documents.take(chosen), chosen
+
+    def _open(self) -> None:
+        """The order of this epoch."""
+        self.order = self._shuffled(self.documents.size, 5, self.epoch)
+
+    def pack(self) -> dict[str, np.ndarray]:
+        """The place in the data."""
+        return {"place": np.array([self.epoch, self.position])}
+
+    def unpack(self, arrays: dict[str, np.ndarray]) -> None:
+        """The inverse of ``pack``."""
+        self.epoch, self.position = map(int, arrays["place"])
+        if self.epoch >= 0:
+            self._open()
 
     def larger(self, step: int, size: int) -> Documents:
         """Another random part of the corpus."""
@@ -64,14 +78,18 @@ class BlockMinibatches(Minibatches):
         parts, missing = [], self.batch_size
         while missing:
             if self.position >= self.order.size:
-                self.epoch += 1
-                turn, place = divmod(self.epoch, self.documents.blocks)
-                self.block = self.documents.block(int(self._rng(5, turn).permutation(self.documents.blocks)[place]))
-                self.position, self.order = 0, self._shuffled(self.block.size, 7, self.epoch)
+                self.epoch, self.position = self.epoch + 1, 0
+                self._open()
             chosen = self.order[self.position : self.position + missing]
             parts.append(self.block.take(chosen))
             self.position, missing = self.position + len(chosen), missing - len(chosen)
         return parts[0] if len(parts) == 1 else Documents.joined(parts), None
+
+    def _open(self) -> None:
+        """Read the block of this number, and shuffle it."""
+        turn, place = divmod(self.epoch, self.documents.blocks)
+        self.block = self.documents.block(int(self._rng(5, turn).permutation(self.documents.blocks)[place]))
+        self.order = self._shuffled(self.block.size, 7, self.epoch)
 
     def larger(self, step: int, size: int) -> Documents:
         """Another random part of the block in memory."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.special import digamma
 
-from scirocco.compiled import jit
+from scirocco.core.compiled import jit
 
 LEAST = 1e-4  # of alpha and beta: a topic that nobody uses must stay possible
 
@@ -25,7 +25,8 @@ def _histograms(starts: Any, z: Any, topics: int, limit: int) -> Any:
     by_topic, by_length = np.zeros((topics, limit + 1), np.int64), np.zeros(limit + 1, np.int64)
     near = np.zeros(topics, np.int64)
     for d in range(starts.size - 1):
-        near[:] = 0
+        for k in range(topics):
+            near[k] = 0
         for t in range(starts[d], starts[d + 1]):
             near[z[t]] += 1
         for k in range(topics):

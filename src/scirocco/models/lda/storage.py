@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from scirocco.models import storage
+from scirocco.models.lda.engine import TOPICS
+from scirocco.models.lda.fitting import named_topics
 
-ARRAYS = ("components_", "posterior_", "alpha_", "beta_", "word_counts_")
+ARRAYS = ("components_", "alpha_", "beta_", "word_counts_")
 FACTS = ("n_iter_", "seconds_", "sampler_", "documents_seen_")
 NAMES = ("feature_names_in_", "vocabulary_")
 
@@ -19,6 +21,7 @@ def write(model: Any, path: Path) -> None:
     facts = {name: getattr(model, name) for name in FACTS if hasattr(model, name)}
     facts |= {name: [str(word) for word in getattr(model, name)] for name in NAMES if hasattr(model, name)}
     arrays: dict[str, Any] = {name: getattr(model, name) for name in ARRAYS}
+    arrays["topics"] = model.posterior_[TOPICS].values
     if model.inflation_ is not None:
         arrays["inflation_"] = model.inflation_
     storage.write(model, path, facts, arrays)
@@ -42,3 +45,4 @@ def _restore(model: Any, meta: dict[str, Any], arrays: dict[str, np.ndarray]) ->
     for name in NAMES:
         if name in meta:
             setattr(model, name, np.array(meta[name], dtype=object))
+    model.posterior_ = named_topics(arrays["topics"], model)

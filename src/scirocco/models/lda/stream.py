@@ -11,19 +11,22 @@ words that no document of the minibatch has wait, so a step costs what its minib
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from scirocco.batches.base import batch_rows
-from scirocco.compiled import over_blocks
+from scirocco.core.compiled import over_blocks
+from scirocco.core.random import make_key
 from scirocco.corpora.documents import Documents
 from scirocco.models.lda import local
 from scirocco.models.lda.estimates import Controlled, Plain, Remembered
 from scirocco.models.lda.minibatches import Minibatches
 from scirocco.models.lda.warm_up import WarmUp
-from scirocco.random import make_key
+from scirocco.run.checkpoint import part
+from scirocco.run.describe import describe, is_opaque, rebuild
 from scirocco.simplex import SCIR, SCIRCV, Natural, SimplexSampler, Weights
 from scirocco.simplex.base import step_size_at
 
@@ -53,7 +56,7 @@ class StreamChain:
         )
         sampler.start(self.weights)
         self._lookup = np.full(vocabulary, -1)
-        self.steps, self._surveyed = 0, 0
+        self.steps, self.surveyed = 0, 0
 
     def begin_at(self, parameter: np.ndarray) -> None:
         """Start from other topics, by their Dirichlet parameter, words x topics."""
@@ -101,14 +104,14 @@ class StreamChain:
         columns, places = local.touched(batch.words, self._lookup)
         phi = self._topics(columns, topics)[places]  # one row for each entry, so that each has its own count
         key, step = self._stream(survey)
-        entries = np.arange(batch.words.size)
+        entries = np.arange(batch.words.size, dtype=np.int32)
         return fresh_assignments(
             key, step, batch, entries, phi, self.alpha, self.sweeps, self.burn_in, apart=True, threads=self.threads
         )[0]
 
     def _stream(self, survey: bool) -> tuple[np.ndarray, int]:
-        self._surveyed += survey
-        return (self._survey_key, self._surveyed) if survey else (self.key, self.steps)
+        self.surveyed += survey
+        return (self._survey_key, self.surveyed) if survey else (self.key, self.steps)
 
     def _topics(self, columns: np.ndarray, topics: np.ndarray | None) -> np.ndarray:
         found = self.weights.read(columns).T if topics is None else topics[columns]
@@ -177,6 +180,7 @@ class StreamFit:
         self.record_every = share * max(RECORD_STEPS, RECORD_COST * self.alpha.size * beta.size / swept)
         self.sampling = False
         self._survey: Iterator[None] | None = None
+        self._before = (0.0, 0)  # passes and surveys at the beginning of the survey
         if warm.done:
             self._begin()
 
@@ -190,6 +194,12 @@ class StreamFit:
             stream.sampler.start(stream.weights)
         if self.warm.steps:
             stream.begin_at(parameter)
+        self._begin_survey(share)
+
+    def _begin_survey(self, share: float) -> None:
+        """Count everything once, if the sampler or the estimate needs it."""
+        stream = self.stream
+        self._before = (self.passes, stream.surveyed)
         sampler, estimate = stream.sampler, stream.estimate
         everything = self._counted(self.minibatches.everything())
         if isinstance(estimate, Controlled | Remembered):
@@ -204,16 +214,16 @@ class StreamFit:
     def _find_centre(self, sampler: SCIRCV, parts: Iterator[Documents], share: float) -> Iterator[None]:
         """Count all documents once, one part at a time, as the centre that stays."""
         table = np.zeros((self.beta.size, self.alpha.size))
-        for part in parts:
-            columns, counts = self.stream.swept(part, survey=True)
+        for some in parts:
+            columns, counts = self.stream.swept(some, survey=True)
             table[columns] += counts / self.stream.counted
             yield
         sampler.recentre(self.stream.weights, table.T, share)
 
     def _counted(self, parts: Iterator[Documents]) -> Iterator[Documents]:
-        for part in parts:
-            self.passes += part.size / self.size
-            yield part
+        for some in parts:
+            self.passes += some.size / self.size
+            yield some
 
     def step(self) -> None:
         """The next minibatch, or the next part of the survey."""
@@ -233,6 +243,36 @@ class StreamFit:
                 rows = batch_rows(min(sampler.centre_batch, self.size), self.size)
                 larger = self.minibatches.larger(self.stream.steps, rows)
             self.stream.step(batch, self.size, larger=larger, which=which)
+
+    def pack(self) -> dict[str, np.ndarray]:
+        """Everything that changes, as arrays. A survey in progress is packed as one that has not begun."""
+        stream, surveying = self.stream, self._survey is not None
+        passes, surveyed = self._before if surveying else (self.passes, stream.surveyed)
+        facts = np.array([passes, surveyed, stream.steps, self.sampling, surveying])
+        text = json.dumps(describe(stream.sampler)).encode()
+        arrays = {"facts": facts, "sampler": np.frombuffer(text, np.uint8)}
+        parts: dict[str, Any] = {"weights": stream.weights, "minibatches": self.minibatches, "warm": self.warm}
+        if self.sampling:
+            parts["estimate"] = stream.estimate
+        for name, kept in parts.items():
+            arrays |= {f"{name}/{key}": array for key, array in kept.pack().items()}
+        return arrays
+
+    def unpack(self, arrays: dict[str, np.ndarray]) -> None:
+        """The inverse of ``pack``."""
+        stream = self.stream
+        description = json.loads(arrays["sampler"].tobytes())
+        if self._choose is not None and not is_opaque(description):
+            stream.sampler = rebuild(description)  # its step size was chosen at the start of the chain
+        for name, kept in (("weights", stream.weights), ("minibatches", self.minibatches), ("warm", self.warm)):
+            kept.unpack(part(arrays, name))
+        self.passes, surveyed, steps, sampling, surveying = map(float, arrays["facts"])
+        stream.surveyed, stream.steps, self.sampling = int(surveyed), int(steps), bool(sampling)
+        self._survey = None
+        if self.sampling:
+            stream.estimate.unpack(part(arrays, "estimate"))
+        elif surveying:
+            self._begin_survey(self.minibatches.batch_size / self.size)
 
     def draw(self) -> np.ndarray:
         """The topics, topics x words."""

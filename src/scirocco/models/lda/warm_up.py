@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from scirocco.compiled import over_blocks
+from scirocco.core.compiled import over_blocks
 from scirocco.corpora.documents import Documents
 from scirocco.models.lda import local
 from scirocco.simplex.counts import RunningCounts
@@ -61,6 +61,16 @@ class WarmUp:
     def stop(self) -> None:
         """Do with what there is."""
         self.wanted = min(self.wanted, self.passes)
+
+    def pack(self) -> dict[str, np.ndarray]:
+        """Everything, as arrays."""
+        return self.counts.pack() | {"facts": np.array([self.steps, self.passes, self.wanted])}
+
+    def unpack(self, arrays: dict[str, np.ndarray]) -> None:
+        """The inverse of ``pack``."""
+        self.counts = RunningCounts.unpack(arrays)
+        steps, self.passes, self.wanted = map(float, arrays["facts"])
+        self.steps = int(steps)
 
     def _move(self, batch: Documents) -> None:
         columns, places = local.touched(batch.words, self._lookup)

@@ -15,8 +15,8 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
 from scirocco.batches import Batch
+from scirocco.core.types import Array, Params
 from scirocco.target import Target, merge
-from scirocco.types import Array, Params
 
 
 def lipschitz_constants(

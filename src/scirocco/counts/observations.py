@@ -3,7 +3,7 @@
     independent         a new simple random sample without replacement at every step: hypergeometric counts
     with_replacement    independent draws: binomial counts
     shuffled            epochs: every observation once, in an order that is new each time
-    Stratified(labels)  independent samples of each stratum, as large as its share of the data
+    Strata(labels)      independent samples of each stratum, as large as its share of the data
 
 Data on disk comes in resident blocks whose rows are shuffled (``batches.stream``); a minibatch is a random sample of
 the resident one. Minibatches are functions of (seed, chain, step) alone.
@@ -12,31 +12,20 @@ the resident one. Minibatches are functions of (seed, chain, step) alone.
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from scirocco.batches import Strata
 from scirocco.batches.base import batch_rows
-from scirocco.checks import require_choice
-from scirocco.compiled import jit
-from scirocco.random import below, make_key, open_stream
+from scirocco.core.checks import require_choice
+from scirocco.core.compiled import jit
+from scirocco.core.random import below, make_key, open_stream
 from scirocco.simplex.base import Counts
 
 WAYS = ("independent", "with_replacement", "shuffled")
 COUNTED_AT_ONCE = 2**20
 MOST_CATEGORIES = 10**9  # that are believed without being told
-
-
-@dataclass(frozen=True, eq=False)
-class Stratified:
-    """Minibatches that take from every stratum its share: ``labels`` gives the stratum of each observation.
-
-    A stratum of N_s observations sends n_s = max(1, n N_s/N, rounded) of them, each of which counts N_s/n_s; the
-    estimate is unbiased, and varies only within strata.
-    """
-
-    labels: Any
 
 
 @jit
@@ -110,8 +99,8 @@ class Observations:
         self.way = way
         self._orders: dict[int, tuple[int, np.ndarray]] = {}
         self._keys: dict[int, np.ndarray] = {}
-        if isinstance(way, Stratified):
-            self._strata = self._stratify(way.labels)
+        if isinstance(way, Strata):
+            self._strata = self._stratify(way)
             self.batch_size = sum(n for _, n in self._strata)
         else:
             require_choice("batching", way, WAYS)
@@ -126,15 +115,20 @@ class Observations:
         """Observations in memory at a time."""
         return self.size
 
-    def _stratify(self, labels: Any) -> list[tuple[np.ndarray, int]]:
-        array = np.asarray(labels)
+    def _stratify(self, way: Strata) -> list[tuple[np.ndarray, int]]:
+        """The observations of each stratum, and how many of them a minibatch takes; each then counts N_s/n_s."""
+        array = np.asarray(way.labels)
         if array.shape != (self.size,):
             raise ValueError(f"labels must name the stratum of each of {self.size} observations; got {array.shape}")
         names, codes = np.unique(array, return_inverse=True)
         if len(names) > self.batch_size:
             raise ValueError(f"batch_size {self.batch_size} is smaller than the number of strata, {len(names)}")
         members = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
-        return [(rows, max(1, round(self.fraction * len(rows)))) for rows in members]
+        if way.rows is None:
+            return [(rows, max(1, round(self.fraction * len(rows)))) for rows in members]
+        if len(way.rows) != len(members) or not all(1 <= n <= len(m) for n, m in zip(way.rows, members, strict=True)):
+            raise ValueError(f"rows must lie between 1 and the sizes of the strata, {[len(m) for m in members]}")
+        return list(zip(members, map(int, way.rows), strict=True))
 
     def _key(self, chain: int) -> np.ndarray:
         if chain not in self._keys:
@@ -156,7 +150,7 @@ class Observations:
 
     def counts(self, chain: int, step: int) -> Counts:
         """The estimated counts of the minibatch of a step."""
-        if isinstance(self.way, Stratified):
+        if isinstance(self.way, Strata):
             parts = [
                 rows[_distinct(self._key(chain), step, i, len(rows), n)] for i, (rows, n) in enumerate(self._strata)
             ]
@@ -188,7 +182,7 @@ class Observations:
     def fingerprint(self) -> dict[str, Any]:
         """What tells this data from another."""
         found = {"codes": [self.size, zlib.crc32(np.ascontiguousarray(self.codes).data)]}
-        if isinstance(self.way, Stratified):
+        if isinstance(self.way, Strata):
             found["strata"] = [len(self._strata), zlib.crc32(np.concatenate([rows for rows, _ in self._strata]).data)]
         return found
 

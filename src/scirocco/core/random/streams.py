@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numba import uint64
 
-from scirocco.compiled import inlined
+from scirocco.core.compiled import inlined
 
 
 def make_key(seed: int, *path: int) -> np.ndarray:

@@ -10,9 +10,9 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from scirocco.batches import Arrays, Batch
+from scirocco.core.types import Array, Params
+from scirocco.optimise.curvature import FULL, curvature
 from scirocco.target import Target, merge
-from scirocco.tuning.curvature import FULL, curvature
-from scirocco.types import Array, Params
 
 NEWTON = 20  # steps with a fixed curvature at most
 CLOSE, NEAR = 1e-3, 0.05  # in posterior sds: the wanted distance to the mode, and one that does

@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 
 from scirocco.batches import Batch
+from scirocco.core.types import Key, Params
 from scirocco.target import merge
-from scirocco.types import Key, Params
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ def require_count(name: str, value: object, least: int = 1) -> None:
 
 
 def require_run(
-    num_samples: object, burn_in: object, thin: object, chains: object, checkpoint_seconds: float, collect: object
-) -> None:
+    num_samples: object, burn_in: object, thin: object, chains: object, checkpoint_seconds: float, collect: object,
+    max_seconds: float | None = None,
+) -> None:  # fmt: skip
     """Reject settings of a run that no engine can take."""
     for name, value, least in (
         ("num_samples", num_samples, 1), ("burn_in", burn_in, 0), ("thin", thin, 1), ("chains", chains, 1)
@@ -24,6 +25,8 @@ def require_run(
         require_count(name, value, least)
     if not isinstance(checkpoint_seconds, int | float) or not checkpoint_seconds >= 0:
         raise ValueError(f"checkpoint_seconds must not be negative; got {checkpoint_seconds!r}")
+    if max_seconds is not None and (not isinstance(max_seconds, int | float) or not max_seconds > 0):
+        raise ValueError(f"max_seconds must be positive; got {max_seconds!r}")
     if collect is not None and collect is not False and not callable(collect):
         raise TypeError(f"collect must be a function of what is sampled, None or False; got {collect!r}")
 

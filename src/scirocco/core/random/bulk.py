@@ -2,7 +2,7 @@
 
 Random words are made in one go, so that the draws do not wait for the generator; entries are sorted into lists by the
 method that their shape needs; and the exponentials are computed by a polynomial over a whole list, which the compiler
-turns into vector instructions. The methods are those of ``scirocco.random.draws``.
+turns into vector instructions. The methods are those of ``scirocco.core.random.draws``.
 """
 
 from __future__ import annotations
@@ -11,26 +11,43 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import uint64
+from numba import float64, int64, uint64
+from numba.extending import intrinsic
 
-from scirocco.compiled import BLOCK, jit
-from scirocco.random.draws import SMALL_SHAPE, exponential, exponential_from, normal_from, uniform_from
+from scirocco.core.compiled import BLOCK, ZERO, inner
+from scirocco.core.random.draws import SMALL_SHAPE, exponential, exponential_from, normal_from, uniform_from
 
 _ROUND = 1.5 * 2.0**52  # adding it rounds to a whole number, which the low bits of the sum then hold
 _LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 _LEAST = -708.0  # exp of less is not a normal number: zero
 
 
-@jit
+def _same_bits(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    return builder.bitcast(args[0], context.get_value_type(signature.return_type))
+
+
+@intrinsic
+def _number(context: Any, bits: Any) -> Any:
+    """The number that has these bits; a view of the array would say the same, but takes long to compile."""
+    return float64(bits), _same_bits
+
+
+@intrinsic
+def _bits(context: Any, number: Any) -> Any:
+    """The inverse of ``_number``."""
+    return int64(float64), _same_bits
+
+
+@inner
 def workspace() -> Any:
     """Scratch space for ``BLOCK`` entries: random words, lists of entries, numbers.
 
-    ``gammas`` leaves the last list and the last row of numbers alone.
+    ``gammas`` leaves the last list and row 5 of the numbers alone.
     """
-    return np.empty(2 * BLOCK, np.uint64), np.empty((4, BLOCK + 1), np.int64), np.empty((6, BLOCK + 1), np.float64)
+    return np.empty(2 * BLOCK, np.uint64), np.empty((4, BLOCK + 1), np.int64), np.empty((7, BLOCK + 1), np.float64)
 
 
-@jit
+@inner
 def fill_words(s: Any, words: Any, n: int) -> None:
     """``next_word`` n times, with the state in registers."""
     s0, s1, s2, s3 = s[0], s[1], s[2], s[3]
@@ -47,10 +64,9 @@ def fill_words(s: Any, words: Any, n: int) -> None:
     s[0], s[1], s[2], s[3] = s0, s1, s2, s3
 
 
-@jit
+@inner
 def exponentials_of(t: Any, scratch: Any, n: int) -> None:
     """``t[:n] = exp(t[:n])`` to the last bit or two, for t < 708: 2^k times a Taylor polynomial of the rest."""
-    bits = scratch.view(np.int64)
     for j in range(n):
         x = max(t[j], _LEAST)
         scratch[j] = x * 1.4426950408889634 + _ROUND
@@ -72,45 +88,39 @@ def exponentials_of(t: Any, scratch: Any, n: int) -> None:
         p = p * r + 1.0
         t[j] = p if t[j] >= _LEAST else 0.0
     for j in range(n):
-        bits[j] = (bits[j] + 1023) << 52
-    for j in range(n):
-        t[j] *= scratch[j]
+        t[j] *= _number((_bits(scratch[j]) + 1023) << 52)
 
 
-@jit
-def fill_uniforms(s: Any, words: Any, n: int) -> Any:
-    """n uniform numbers on (0, 1), made in place of the words: 52 bits become the fraction of a number in [1, 2)."""
+@inner
+def fill_uniforms(s: Any, words: Any, u: Any, n: int) -> None:
+    """n uniform numbers on (0, 1): 52 bits become the fraction of a number in [1, 2)."""
     fill_words(s, words, n)
     for j in range(n):
-        words[j] = (words[j] >> uint64(12)) | uint64(0x3FF0000000000000)
-    numbers = words.view(np.float64)
-    for j in range(n):
-        numbers[j] -= 1.0 - 2.0**-53
-    return numbers
+        u[j] = _number((words[j] >> uint64(12)) | uint64(0x3FF0000000000000)) - (1.0 - 2.0**-53)
 
 
-@jit
+@inner
 def _small(s: Any, shape: Any, entries: Any, m: int, out: Any, work: Any) -> None:
     """Gammas of shapes below ``SMALL_SHAPE``, ``shape[j]`` for entry ``entries[j]``; those refused are tried again."""
     words, lists, numbers = work
-    doubtful, x, scratch, bound = lists[2], numbers[2], numbers[3], numbers[4]
+    doubtful, x, scratch, bound, u = lists[2], numbers[2], numbers[3], numbers[4], numbers[6]
     while m > 0:
         fill_words(s, words, m)
         for j in range(m):
             x[j] = exponential_from(s, words[j])
-        u = fill_uniforms(s, words, m)
+        fill_uniforms(s, words, u, m)
         for j in range(m):
             positive = math.e * (1.0 - shape[j])
             u[j] *= positive + shape[j]
             bound[j] = positive
             x[j] /= -shape[j] if u[j] < positive else 1.0 - shape[j]
         exponentials_of(x, scratch, m)
-        unsure = 0
+        unsure = ZERO
         for j in range(m):
             out[entries[j]] = x[j]
             doubtful[unsure] = j
             unsure += u[j] >= bound[j] * (1.0 - x[j])
-        m = 0
+        m = ZERO
         for k in range(unsure):
             j = doubtful[k]
             if u[j] < bound[j]:
@@ -121,13 +131,13 @@ def _small(s: Any, shape: Any, entries: Any, m: int, out: Any, work: Any) -> Non
             m += refused
 
 
-@jit
+@inner
 def _from_one(s: Any, shape: Any, entries: Any, m: int, out: Any, work: Any) -> None:
     """Gammas of larger shapes; those below 1 are raised by 1 and brought back by U^(1/a)."""
     words = work[0]
     while m > 0:
         fill_words(s, words, 2 * m)
-        left = 0
+        left = ZERO
         for j in range(m):
             a = shape[j]
             d = a + (2.0 / 3.0 if a < 1.0 else -1.0 / 3.0)
@@ -146,12 +156,12 @@ def _from_one(s: Any, shape: Any, entries: Any, m: int, out: Any, work: Any) -> 
         m = left
 
 
-@jit
+@inner
 def gammas(s: Any, shape: Any, out: Any, n: int, work: Any) -> None:
     """``out[i]`` ~ Gamma(shape[i], 1) for i < n <= BLOCK; shape 0 gives 0, a negative one NaN."""
     _, lists, numbers = work
     small, other = lists[0], lists[1]
-    m, k = 0, 0
+    m, k = ZERO, ZERO
     for i in range(n):
         a = shape[i]
         small[m], numbers[0, m] = i, a

@@ -9,7 +9,7 @@ minibatch gradients: positive, and as cheap as a few steps of a sampler.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -19,9 +19,9 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from scirocco.batches import Batch
+from scirocco.core.types import Array, Params
 from scirocco.samplers.preconditioned import Scale
 from scirocco.target import Target, merge
-from scirocco.types import Array, Params
 
 FULL = 500  # parameters, up to which the whole Hessian is formed
 LOW_RANK = 100_000  # parameters, up to which its largest eigenvalues are looked for
@@ -58,28 +58,8 @@ def hessian(target: Target, position: Params, held: Params = None) -> np.ndarray
     flat, unravel = ravel_pytree(position)
     prior = jax.jit(jax.hessian(lambda x: -target.log_prior(merge(unravel(x), held))))
     batches = _selection(target, int(WORK / flat.size**2))
-    total = np.asarray(prior(flat), np.float64) + likelihood_hessian(target, position, held, batches)
+    total = np.asarray(prior(flat), np.float64) + target.likelihood_hessian(position, held, batches)
     return (total + total.T) / 2
-
-
-def likelihood_hessian(
-    target: Target, position: Params, held: Params = None, batches: Iterable[Batch] | None = None
-) -> np.ndarray:
-    """The Hessian of - sum_i log likelihood_i over all data, or over ``batches``, in float64."""
-    flat, unravel = ravel_pytree(position)
-    basis = jnp.eye(flat.size, dtype=flat.dtype)
-
-    @jax.jit
-    def part(x: Array, batch: Batch) -> Array:
-        def gradient(x: Array) -> Array:
-            return ravel_pytree(target.likelihood_gradient(unravel(x), held, batch))[0]
-
-        return jax.vmap(lambda v: jax.jvp(gradient, (x,), (v,))[1])(basis)
-
-    total = np.zeros((flat.size, flat.size))
-    for batch in target.passes() if batches is None else batches:
-        total = total + np.asarray(part(flat, batch), np.float64)
-    return total
 
 
 def _selection(target: Target, rows: int) -> Iterator[Batch]:

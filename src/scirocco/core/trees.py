@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from scirocco.types import Array, Key, Params
+from scirocco.core.types import Array, Key, Params
 
 
 def normal_like(key: Key, tree: Params) -> Params:

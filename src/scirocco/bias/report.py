@@ -21,9 +21,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from scirocco.core.parts import part
+from scirocco.core.trees import named_leaves
+from scirocco.core.types import Params
 from scirocco.samplers.base import Strain, at, has_law
-from scirocco.trees import named_leaves
-from scirocco.types import Params
 
 LIMIT = 0.05  # of the posterior sd: beyond this the report warns
 UNSEEN = 1.0  # beyond this the observed variance is mostly noise and says little about the posterior's
@@ -32,6 +33,7 @@ NEGLIGIBLE = 1e-6  # share of a coordinate in the stiffest direction
 HOT = 3.0  # times what the law explains: a temperature, measured at few points, beyond which a step is unstable
 
 
+@part
 @dataclass(frozen=True)
 class BiasReport:
     """Per variable: the share of the noise that came from minibatches, and the estimated relative error of the sd."""
@@ -133,7 +135,7 @@ def bias_report(
     with np.errstate(over="ignore"):
         ratio = {n: max(0.0, float(np.sum(noise[n]) / max(np.sum(curvature[n]), tiny))) for n in noise}
     # Noise that was measured along each parameter's own direction needs no such assumption.
-    own = hasattr(sampler, "marginal")
+    own = sampler.own_directions
     trustworthy = {n: bool(np.sum(curvature[n]) > 0) and not own for n in noise}
     factor = tree({n: np.full(noise[n].shape, ratio[n]) for n in noise})
     fixed = tree(noise)

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numba import uint64
 
-from scirocco.compiled import inlined, jit
-from scirocco.random.streams import next_word
+from scirocco.core.compiled import inlined, inner
+from scirocco.core.random.streams import next_word
 
 LAYERS = 256
 
@@ -69,7 +69,7 @@ def _point(word: Any, widths: Any) -> Any:
     return layer, float(np.int64(word >> uint64(11))) * 2.0**-53 * widths[layer]
 
 
-@jit
+@inner
 def _normal_beyond(s: Any, layer: int, x: float) -> float:
     """|normal| from a point that is not surely under the curve: the test, the tail, or another try."""
     while True:
@@ -93,7 +93,7 @@ def normal_from(s: Any, word: Any) -> float:
     return -x if word & uint64(LAYERS) else x
 
 
-@jit
+@inner
 def _exponential_beyond(s: Any, layer: int, x: float) -> float:
     while True:
         if layer == 0:
@@ -189,7 +189,7 @@ def _log_factorial(k: float) -> float:
     return (k + 0.5) * math.log(k) - k + 0.9189385332046728 + (1.0 / 12.0 - z * (1.0 / 360.0 - z / 1260.0)) / k
 
 
-@jit
+@inner
 def _poisson_transformed(s: Any, mean: float) -> float:
     b = 0.931 + 2.53 * math.sqrt(mean)
     a = -0.059 + 0.02483 * b

@@ -1,0 +1,1 @@
+"""What everything else stands on: registered parts, Ctrl-C, the clock."""

@@ -1,0 +1,45 @@
+"""The parts of a run that can be named in a file: samplers, estimators, batchings, schedules, reports.
+
+A frozen dataclass says ``@part`` (or inherits from a base that does it for it) and can then be written as JSON and made
+anew from it. Nothing that did not register itself is ever made from a file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from typing import Any, TypeVar
+
+_PARTS: dict[str, type] = {}
+PACKAGE = __name__.split(".")[0]
+
+Part = TypeVar("Part", bound=type)
+
+
+def part(kind: Part) -> Part:
+    """Register a class, a dataclass by the time it is used, under its full name."""
+    _PARTS[name_of(kind)] = kind
+    return kind
+
+
+def name_of(kind: type) -> str:
+    """The module and the name of a class."""
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def is_part(value: Any) -> bool:
+    """Whether a value is an instance of a registered dataclass."""
+    return _PARTS.get(name_of(type(value))) is type(value) and dataclasses.is_dataclass(value)
+
+
+def part_named(name: str) -> type:
+    """The class registered under a name; modules of this package are imported for it, no others."""
+    module = name.split(":", maxsplit=1)[0]
+    if name not in _PARTS and module.split(".")[0] == PACKAGE:
+        try:
+            importlib.import_module(module)
+        except ImportError:
+            raise ValueError(f"this version of {PACKAGE} has no part {name}") from None
+    if name not in _PARTS:
+        raise ValueError(f"the part {name} is not known: import the module that defines it first")
+    return _PARTS[name]

@@ -1,0 +1,41 @@
+"""The registry of seed purposes: every stream of random numbers of the library has a line here, and no two the same.
+
+A stream is named by the user's seed, a purpose, and what else tells it from others of its purpose (the chain, the
+epoch).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+
+
+class Purpose(IntEnum):
+    """What a stream of random numbers is for."""
+
+    # Minibatches.
+    BLOCK_ORDER = 101  # of the pieces of a file
+    BLOCK_ROWS = 102  # within a block
+    SEARCH_ROWS = 103  # of passes before a run
+    # The gradient engine.
+    CHAIN_INIT = 201
+    CHAIN_STEP = 202
+    CHAIN_START = 203
+    CHAIN_PROBE = 204
+    POWER_START = 205
+
+
+def generator(seed: int, purpose: Purpose, *path: int) -> np.random.Generator:
+    """NumPy's generator of a stream."""
+    return np.random.default_rng(_sequence(seed, purpose, *path))
+
+
+def key_words(seed: int, purpose: Purpose, *path: int) -> np.ndarray:
+    """The two words of a key for JAX."""
+    return _sequence(seed, purpose, *path).generate_state(2, np.uint32)
+
+
+def _sequence(seed: int, purpose: Purpose, *path: int) -> np.random.SeedSequence:
+    # The length is part of it: a sequence does not tell trailing zeros from nothing.
+    return np.random.SeedSequence([seed, int(purpose), len(path), *path])

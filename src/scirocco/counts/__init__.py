@@ -1,0 +1,1 @@
+"""The counts engine, in Numba: a local step makes counts, a simplex sampler moves weights."""

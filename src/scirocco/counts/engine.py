@@ -1,0 +1,159 @@
+"""The counts engine on category codes: one chain of a simplex sampler.
+
+    counts of a minibatch  ->  sampler.step(weights, counts)  ->  omega = theta / sum theta
+
+Weights advance in place. A chain is a group by itself: its draws do not depend on the others in a single bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from scirocco.core.checks import positive_array
+from scirocco.core.clock import Clock
+from scirocco.counts.observations import Observations
+from scirocco.run.checkpoint import part
+from scirocco.run.engine import Chunk, Engine, Report
+from scirocco.run.moments import Moments
+from scirocco.run.recording import Recording
+from scirocco.run.store import Variable
+from scirocco.simplex import SCIRCV, SimplexSampler, Weights
+from scirocco.simplex.base import step_size_at
+
+DRAW_BYTES = 16 * 2**20  # of draws that a chunk may hold before it hands them over
+START_BATCH = 1000  # observations that the starting points are made from
+
+
+class DirichletEngine(Engine):
+    """Chain number ``chain`` of a simplex sampler on some observations."""
+
+    def __init__(
+        self, observations: Observations, sampler: SimplexSampler, prior: np.ndarray, *, chain: int, seed: int,
+        recording: Recording, collect: Callable[[np.ndarray], Any] | bool | None, threads: int | None,
+        num_samples: int, initial: np.ndarray | None = None,
+        report: Callable[[DirichletEngine, Moments], Report | None] | None = None,
+    ) -> None:  # fmt: skip
+        self.observations, self.sampler, self.prior = observations, sampler, prior
+        self.chains, self.recording, self.collect = range(chain, chain + 1), recording, collect
+        self.weights = Weights(prior, seed=seed, path=(0, chain), threads=threads)
+        self.total, self.step, self.whole = recording.steps_for(num_samples), 0, True
+        self._initial, self._report = initial, report
+        self._good: Chunk | None = None
+        example = self._collected(prior / prior.sum())
+        self.variables = {name: Variable(value.shape, value.dtype) for name, value in example.items()}
+        size = sum(value.nbytes for value in example.values())
+        self.capacity = int(np.clip(DRAW_BYTES // max(1, size), 1, 10_000))
+
+    def _collected(self, omega: np.ndarray) -> dict[str, np.ndarray]:
+        if self.collect is False:
+            return {}
+        if not callable(self.collect):
+            return {"omega": omega}
+        value = self.collect(omega.copy())  # theirs to change
+        named = value if isinstance(value, dict) else {"value": value}
+        return {name: np.asarray(v) for name, v in named.items()}
+
+    @property
+    def phase(self) -> str:
+        """Burn-in or sampling."""
+        return "burn-in" if self.step < self.recording.burn_in else "sampling"
+
+    @property
+    def work(self) -> tuple[float, float, str]:
+        """Steps."""
+        return self.step, self.total, "steps"
+
+    # Starting.
+
+    def start(self) -> None:
+        """Where the user says, or at a draw given a first, small part of the data."""
+        weights, chain = self.weights, self.chains.start
+        if self._initial is None:
+            seen = min(max(START_BATCH, self.observations.batch_size), self.observations.resident)
+            counts = self.observations.larger(chain, 0, seen)
+            theta = np.zeros_like(weights.theta)
+            weights.transition(theta, weights.prior + counts.T, 0.0, 1.0)
+            weights.replace(theta)
+        else:
+            weights.replace(self._initial[:, None])
+        self.sampler.start(weights)
+        if isinstance(self.sampler, SCIRCV) and self.sampler.recentre_every is None:
+            self.sampler.recentre(weights, self._known_counts(), self.observations.fraction)
+
+    def _known_counts(self) -> np.ndarray:
+        given = self.sampler.centre  # type: ignore[attr-defined]
+        if given is None:
+            return self.observations.total()
+        centre = positive_array("centre", given)
+        if centre.shape != self.prior.shape:
+            raise ValueError(f"centre must have one entry for each of {self.prior.size} categories; got {centre.shape}")
+        if np.any(centre < self.prior):
+            raise ValueError("centre must not lie below the prior: it is the prior plus the counts of all data")
+        return (centre - self.prior)[None]
+
+    # Advancing.
+
+    def advance(self, until: int, clock: Clock | None = None) -> Chunk:
+        """Run towards step ``until``; stops earlier when draws must be handed over, or the chain is not finite."""
+        del clock
+        draws: dict[str, list[np.ndarray]] = {name: [] for name in self.variables}
+        reference = np.zeros((1, self.prior.size))
+        first, second = np.zeros_like(reference), np.zeros_like(reference)
+        made, finite = 0, bool(np.isfinite(self.weights.totals.sum()))
+        until = min(until, self.total)
+        while self.step < until and made < self.capacity and finite:
+            self.whole = False
+            self._move()
+            self.step, self.whole = self.step + 1, True
+            finite = bool(np.isfinite(self.weights.totals.sum()))
+            if finite and self.recording.is_draw(self.step):
+                omega = self.sampler.recorded(self.weights)
+                reference = omega if not made else reference
+                first += omega - reference
+                second += np.square(omega - reference)
+                made += 1
+                for name, value in self._collected(omega[0]).items():
+                    draws[name].append(value)
+        kept = {
+            name: np.stack(draws[name])[None] if made else variable.empty(1)
+            for name, variable in self.variables.items()
+        }
+        chunk = Chunk(kept, made, {"omega": reference}, {"omega": first}, {"omega": second}, finite)
+        self._good = None if finite else chunk
+        return chunk
+
+    def _move(self) -> None:
+        sampler, chain = self.sampler, self.chains.start
+        if isinstance(sampler, SCIRCV) and sampler.centre_due(self.step):
+            counts = self.observations.larger(chain, self.step, sampler.centre_batch)
+            sampler.recentre(self.weights, counts, self.observations.fraction)
+        sampler.step(self.weights, self.observations.counts(chain, self.step))
+
+    def locate(self) -> tuple[Chunk, str]:
+        """The draws before the step that failed, and what happened then."""
+        assert self._good is not None
+        h = step_size_at(getattr(self.sampler, "step_size", np.nan), self.step - 1)
+        return self._good, (
+            f"a weight of chain {self.chains.start} is no longer finite after step {self.step:,} (step size {h:.3g}). "
+            "Try a smaller step_size, a larger batch_size, or SCIR, whose weights cannot diverge"
+        )
+
+    # Keeping and reporting.
+
+    def pack(self) -> dict[str, np.ndarray]:
+        """The arrays of the chain."""
+        packed = {f"weights/{name}": array for name, array in self.weights.pack().items()}
+        return packed | {"step": np.array(self.step), "prior": self.prior}
+
+    def unpack(self, arrays: dict[str, np.ndarray]) -> None:
+        """The inverse of ``pack``."""
+        self.weights.unpack(part(arrays, "weights"))
+        self.step = int(arrays["step"])
+
+    def report(self, moments: Moments, probed: dict[str, np.ndarray], probes: int) -> Report | None:
+        """What whoever built the engine has to say of the run."""
+        del probed, probes
+        return None if self._report is None else self._report(self, moments)

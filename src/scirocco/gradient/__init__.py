@@ -1,0 +1,1 @@
+"""The gradient engine: chains of any differentiable model, in JAX."""

@@ -1,0 +1,491 @@
+"""The gradient engine: many steps of several chains in one compiled loop.
+
+The loop's bounds are arguments, so chunks of any length, burn-in, thinning, new blocks of data and the last partial
+chunk all run the same compiled program; and so do other runs with the same functions, shapes and kinds of parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scirocco.core.clock import Clock, add_compile_seconds
+from scirocco.core.keys import Use, as_key, fold
+from scirocco.core.program import QUICK
+from scirocco.core.seeds import Purpose, generator, key_words
+from scirocco.core.trees import at_least_single, named_leaves
+from scirocco.core.types import Array, Data, Key, Params
+from scirocco.gradient.blocks import split
+from scirocco.gradient.kernel import Kernel
+from scirocco.gradient.program import ChainState, Probe, Program
+from scirocco.run import checkpoint
+from scirocco.run.engine import Chunk, Engine, Report
+from scirocco.run.moments import Moments
+from scirocco.run.recording import Recording
+from scirocco.run.store import Variable
+from scirocco.run.trace import GRADIENT, STATS
+from scirocco.samplers.base import Info, has_law
+
+DRAW_BYTES = 16 * 2**20  # of draws that a chunk may hold before it hands them over
+SNAPSHOT_BYTES = 64 * 2**20  # of state that is copied before a chunk, so that a divergence can be found in it
+PROBES = 8
+PROBE_REPEATS = 16  # fresh minibatches each time that gradient noise is measured
+PROBE_CHAINS = 8
+POWER_ITERATIONS = 8  # at the first probe; later ones go on from there
+
+
+def _count_compilation(event: str, duration_secs: float, **_: Any) -> None:
+    if event.startswith("/jax/core/compile"):
+        add_compile_seconds(duration_secs)
+
+
+jax.monitoring.register_event_duration_secs_listener(_count_compilation)
+
+
+class Stored(NamedTuple):
+    """What is stored of a draw: static for compiled programs."""
+
+    collect: Callable[[Params], Any] | None  # None for the parameters as they are
+    bare: str  # the name of a value that has none
+    nothing: bool
+    gradients: bool
+
+    def values(self, params: Params) -> dict[str, Array]:
+        """The values collected, by name."""
+        if self.nothing:
+            return {}
+        found = params if self.collect is None else self.collect(params)
+        return {name: jnp.asarray(v) for name, v in named_leaves(found, self.bare).items()}
+
+    def __call__(self, program: Program, key: Key, state: ChainState, info: Info, data: Data) -> dict[str, Array]:
+        """The values collected, what the step said and, if wanted, the gradient from a minibatch of its own."""
+        values = self.values(state.position)
+        if self.gradients:
+            slope = program.fresh_gradient(fold(key, Use.GRADIENT, state.step), state, data)
+            values |= {f"{GRADIENT}{name}": leaf for name, leaf in named_leaves(slope).items()}
+        if not self.nothing:
+            said = program.stats(state, info)
+            values |= {f"{STATS}{name}": jnp.asarray(v, jnp.float32) for name, v in said.items()}
+        return values
+
+
+class GradientEngine(Engine):
+    """Some chains of a kernel, those with the numbers ``chains``; without ``num_samples`` they have no end."""
+
+    def __init__(
+        self, kernel: Kernel, initial: Params | Callable[[Key], Params], *, chains: int | range, recording: Recording,
+        collect: Callable[[Params], Any] | bool | None = None, gradients: bool = False, num_samples: int | None = None,
+        report: Callable[[GradientEngine, Moments, dict[str, np.ndarray]], Report | None] | None = None,
+    ) -> None:  # fmt: skip
+        self.kernel, self.recording, self._report = kernel, recording, report
+        self.chains = range(chains) if isinstance(chains, int) else chains
+        self.initial = initial
+        self.total = np.inf if num_samples is None else recording.steps_for(num_samples)
+        self._words = {
+            purpose: np.stack([key_words(kernel.seed, purpose, chain) for chain in self.chains])
+            for purpose in (Purpose.CHAIN_INIT, Purpose.CHAIN_STEP, Purpose.CHAIN_START, Purpose.CHAIN_PROBE)
+        }
+        self.stored = Stored(
+            collect if callable(collect) else None, "theta" if collect is None else "value", collect is False, gradients
+        )
+        self._state: ChainState | None = None
+        self._before: ChainState | None = None
+        self._bad = 0
+        self._common: Params = None
+
+    # Shapes.
+
+    @property
+    def variables(self) -> dict[str, Variable]:  # type: ignore[override]
+        """What is stored of a draw."""
+        if not hasattr(self, "_variables"):
+            kernel = self.kernel
+            position, held = kernel.check(self.example)
+
+            def draw(key: Key, data: Data) -> dict[str, Array]:
+                estimator = kernel.estimator.blank(kernel.target, position, held)
+                state = kernel.program.state(key, position, held, estimator)
+                state, info = kernel.program.transition(key, state, data)
+                return self.stored(kernel.program, key, state, info, data)
+
+            shapes = jax.eval_shape(draw, jax.random.key(0), kernel.data_at(0))
+            self._variables = {name: Variable(tuple(v.shape), np.dtype(v.dtype)) for name, v in shapes.items()}
+        return self._variables
+
+    @property
+    def capacity(self) -> int:
+        """Draws that a chunk may hold."""
+        size = sum(variable.nbytes for variable in self.variables.values()) * len(self.chains)
+        return int(np.clip(DRAW_BYTES // max(1, size), 1, 10_000))
+
+    # Starting.
+
+    @property
+    def example(self) -> Params:
+        """The parameters that the first chain is given."""
+        if self._common is None:
+            self._common = self._initial(0)
+        return self._common
+
+    def _initial(self, number: int) -> Params:
+        given = self.initial
+        if is_function(given):
+            given = given(as_key(self._words[Purpose.CHAIN_START][number]))
+        return jax.tree.map(jnp.asarray, given)
+
+    @property
+    def started_apart(self) -> bool:
+        """Whether chains begin at different places."""
+        dispersed = getattr(self.kernel.sampler, "dispersion", 0.0) > 0
+        return len(self.chains) > 1 and (is_function(self.initial) or dispersed)
+
+    def start(self) -> None:
+        """The chains at their start; passes over the data if the estimator needs it."""
+        kernel, prepared = self.kernel, []
+        initials = [self.example]
+        if is_function(self.initial):
+            initials += [self._initial(number) for number in range(1, len(self.chains))]
+        for initial in initials:
+            position, held = kernel.start(initial)
+            prepared.append((position, held, kernel.estimator.init(kernel.target, position, held)))
+        common = len(prepared) == 1
+        parts = prepared[0] if common else jax.tree.map(lambda *leaves: jnp.stack(leaves), *prepared)
+        self._state = _states(kernel.program, self._words[Purpose.CHAIN_INIT], parts, common)
+
+    @property
+    def state(self) -> ChainState:
+        """Where the chains are."""
+        assert self._state is not None, "the engine was not started"
+        return self._state
+
+    @property
+    def whole(self) -> bool:  # type: ignore[override]
+        """Whether there is a state: while a program runs on it, it is given away."""
+        return self._state is not None
+
+    @property
+    def step(self) -> int:  # type: ignore[override]
+        """Steps made."""
+        return int(self.state.step) if self._state is not None else 0
+
+    @property
+    def phase(self) -> str:
+        """Burn-in or sampling."""
+        return "burn-in" if self.step < self.recording.burn_in else "sampling"
+
+    @property
+    def work(self) -> tuple[float, float, str]:
+        """Steps."""
+        return self.step, self.total, "steps"
+
+    @property
+    def probe_steps(self) -> list[int]:  # type: ignore[override]
+        """A few, spread over the second half, none in the burn-in."""
+        if np.isinf(self.total):
+            return []
+        steps = np.linspace(max(self.total / 2, self.recording.burn_in + 1), self.total, PROBES).astype(int)
+        return [int(step) for step in np.unique(steps)]
+
+    # Advancing.
+
+    def advance(self, until: int, clock: Clock | None = None) -> Chunk:
+        """Run towards step ``until``; stops earlier when draws must be handed over or new data is due."""
+        del clock
+        kernel, step = self.kernel, self.step
+        until = int(min(until, self.total))
+        for border in (kernel.refresh_every, kernel.steps_per_block):
+            if border:
+                until = min(until, (step // border + 1) * border)
+        data = kernel.data_at(step)
+        state = self._renewed(self.state)
+        self._before = _copied(state) if _bytes(state) <= SNAPSHOT_BYTES else None
+        self._state = None
+        self._state, chunk = self._run(state, until, data)
+        self._bad = self.step
+        return chunk
+
+    def _run(self, state: ChainState, until: int, data: Data) -> tuple[ChainState, Chunk]:
+        """From a state, which is given away, to step ``until`` on one block of data, or until the buffer is full."""
+        new, draws, count, reference, first, second, finite = jax.block_until_ready(
+            _loop(
+                self.kernel.program, self.recording.leaves(), self._words[Purpose.CHAIN_STEP], state, data,
+                jnp.int32(until), self.stored, self.capacity, len(self.chains) == 1,
+            )
+        )  # fmt: skip
+        made = int(count)
+        # A copy: a view would keep the whole buffer alive, however few draws it holds.
+        kept = {name: np.moveaxis(np.asarray(draws[name])[:made], 0, 1).copy() for name in self.variables}
+        return new, Chunk(kept, made, _on_host(reference), _on_host(first), _on_host(second), bool(finite))
+
+    def _renewed(self, state: ChainState) -> ChainState:
+        """The state with its estimators refreshed, if this is a step for it."""
+        every, step = self.kernel.refresh_every, int(state.step)
+        if not every or not step or step % every:
+            return state
+        parts = [self.kernel.refreshed(_chain(state, c)) for c in range(len(self.chains))]
+        return state._replace(estimator=jax.tree.map(lambda *leaves: jnp.stack(leaves), *parts))
+
+    def locate(self) -> tuple[Chunk, str]:
+        """The last good step of the chunk that failed, found by repeating it, and what the next step says.
+
+        Steps are functions of the seed and their number, so a stretch can be repeated exactly: divergence costs
+        nothing until it happens. A state too large to be copied before each chunk is not repeated.
+        """
+        if self._before is None:
+            return _no_draws(self.variables, len(self.chains)), (
+                f"a parameter is no longer finite; it happened in the last chunk, which ended at step {self._bad:,}. "
+                "Try a smaller step_size"
+            )
+        before = self._before
+
+        def again(until: int) -> tuple[ChainState, Chunk]:
+            return self._run(_copied(before), until, data)
+
+        data = self.kernel.data_at(int(before.step))
+        low, high = int(before.step), self._bad
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if again(middle)[1].finite else (low, middle)
+        self._state, chunk = again(low)
+        failed, info = _single(self.kernel.program, self._words[Purpose.CHAIN_STEP], self.state, data)
+        return chunk, _explain(self.chains, low, info, _on_host(_floating(failed.position)))
+
+    # Looking closer.
+
+    def probe(self, moments: Moments, probed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Gradient noise, curvature and the sampler's own state where the chains are, averaged over some of them.
+
+        Also the direction that strains the step most, by power iterations that go on from those of earlier probes.
+        """
+        state = self.state
+        data = self.kernel.data_at(int(state.step))
+        like = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), state.sampler.position)
+
+        def tree(values: dict[str, np.ndarray], like: Params) -> Params:
+            leaves = [np.asarray(values[name], leaf.dtype) for name, leaf in named_leaves(like).items()]
+            return jax.tree.unflatten(jax.tree.structure(like), leaves)
+
+        single = jax.eval_shape(at_least_single, like)
+        some = range(min(len(self.chains), PROBE_CHAINS))
+        known = checkpoint.part(probed, "covector")
+        covector = tree(known, single) if known else None
+        rounds = 1
+        if covector is None and has_law(self.kernel.sampler):
+            rng = generator(self.kernel.seed, Purpose.POWER_START)
+            covector = jax.tree.map(lambda leaf: rng.standard_normal(leaf.shape).astype(leaf.dtype), single)
+            rounds = -(-POWER_ITERATIONS // len(some))
+        centres = moments.mean or _on_host(_floating(state.position))  # there may be no draw yet
+        for number in range(rounds):
+            each = []
+            for c in some:
+                centre = tree({name: mean[c] for name, mean in centres.items()}, like)
+                words = self._words[Purpose.CHAIN_PROBE][c]
+                each.append(_probe(self.kernel.program, words, number, state, c, data, covector, centre))
+                covector = each[-1].covector
+        found = jax.tree.map(lambda *parts: np.mean(parts, axis=0), *each)._replace(covector=covector)
+        arrays = {
+            f"{kind}/{name}": v for kind, tree in found._asdict().items() for name, v in named_leaves(tree).items()
+        }
+        arrays |= {f"sampler/{i}": np.mean(np.asarray(v), axis=0) for i, v in enumerate(jax.tree.leaves(state.sampler))}
+        return {name: np.asarray(v, np.float64) for name, v in arrays.items()}
+
+    def report(self, moments: Moments, probed: dict[str, np.ndarray], probes: int) -> Report | None:
+        """What whoever built the engine has to say of the run, if enough was measured."""
+        if self._report is None or not probes or moments.count < 2:
+            return None
+        return self._report(self, moments, probed)
+
+    def mean_state(self, probed: dict[str, np.ndarray]) -> Any:
+        """The sampler's state averaged over the probes."""
+        leaves, structure = jax.tree.flatten(self._blank().sampler)
+        values = [jnp.asarray(probed[f"sampler/{i}"], leaf.dtype) for i, leaf in enumerate(leaves)]
+        return jax.tree.unflatten(structure, values)
+
+    # Keeping.
+
+    def _blank(self) -> ChainState:
+        """The shapes of the state, found without touching the data."""
+        kernel = self.kernel
+        position, held = split(self.example, kernel.blocks)
+
+        def make(words: Array) -> ChainState:
+            estimator = kernel.estimator.blank(kernel.target, position, held)
+            return _states_of(kernel.program, words, (position, held, estimator), common=True)
+
+        shapes: ChainState = jax.eval_shape(make, self._words[Purpose.CHAIN_INIT])
+        return shapes
+
+    def pack(self) -> dict[str, np.ndarray]:
+        """The leaves of the state, random keys as their words."""
+        return {str(i): np.asarray(_words(leaf)) for i, leaf in enumerate(jax.tree.leaves(self.state))}
+
+    def unpack(self, arrays: dict[str, np.ndarray]) -> None:
+        """The state with the saved leaves, after checking that they fit."""
+        leaves, structure = jax.tree.flatten(self._blank())
+        saved = [arrays[str(i)] for i in range(len(arrays))]
+        words = [jax.eval_shape(_words, leaf) for leaf in leaves]
+        if [(a.shape, a.dtype) for a in saved] != [(w.shape, np.dtype(w.dtype)) for w in words]:
+            raise ValueError(
+                "the checkpoint does not fit: give resume the run's sampler, estimator, blocks and parameters "
+                "and the same setting of jax_enable_x64"
+            )
+        restored = [
+            jax.random.wrap_key_data(jnp.asarray(a)) if _is_key(leaf) else jnp.asarray(a, leaf.dtype)
+            for a, leaf in zip(saved, leaves, strict=True)
+        ]
+        self._state = jax.tree.unflatten(structure, restored)
+
+
+# Compiled programs. What differs from run to run in numbers only is an argument.
+
+
+@jax.jit
+def _copied(state: ChainState) -> ChainState:
+    return jax.tree.map(jnp.copy, state)
+
+
+def _states_of(program: Program, words: Array, parts: tuple[Params, Params, Any], common: bool) -> ChainState:
+    axes = None if common else 0
+    make = jax.vmap(program.state, in_axes=(0, axes, axes, axes), out_axes=_axes(0))
+    state: ChainState = make(jax.vmap(as_key)(words), *parts)
+    return state
+
+
+# One compilation instead of dozens of small ones; a sampler's own checks saw concrete values in kernel.start.
+_states = partial(jax.jit, static_argnums=3, compiler_options=QUICK)(_states_of)
+
+
+@partial(jax.jit, static_argnums=(6, 7, 8), donate_argnums=3)
+def _loop(
+    program: Program, recording: Recording, words: Array, state: ChainState, data: Data, until: Array, stored: Stored,
+    capacity: int, single: bool,
+) -> tuple[ChainState, Params, Array, Params, Params, Params, Array]:  # fmt: skip
+    """Steps to ``until``, or until ``capacity`` draws are made; sums of deviations from where it started."""
+    # A single chain runs without the chain axis: XLA multiplies a batch of one matrix more slowly than a matrix.
+    keys = jax.vmap(as_key)(words)
+    if single:
+        keys, state = keys[0], _chain(state, 0)
+    transition = program.transition if single else _over_chains(program.transition)
+
+    def collected(key: Key, state: ChainState, info: Info) -> dict[str, Array]:
+        return stored(program, key, state, info, data)
+
+    collect = collected if single else jax.vmap(collected, in_axes=(0, _axes(0), 0))
+
+    def step(carry: tuple[ChainState, Info]) -> tuple[ChainState, Info]:
+        return transition(keys, carry[0], data)
+
+    def segment(carry: tuple[Any, ...]) -> tuple[Any, ...]:
+        state, info, buffers, count, first, second = carry
+        stop = jnp.minimum(until, recording.next_stop(state.step))
+        state, info = jax.lax.while_loop(lambda c: c[0].step < stop, step, (state, info))
+        # The slot is written in any case and counted only if this is a draw: no branch that copies the buffer.
+        buffers = jax.tree.map(
+            lambda b, v: jax.lax.dynamic_update_index_in_dim(b, v, count, 0), buffers, collect(keys, state, info)
+        )
+        drawn = recording.is_draw(state.step)
+        weight = drawn.astype(jnp.float32)
+        deviation = jax.tree.map(lambda x, r: at_least_single(x - r), _floating(state.position), reference)
+        first = jax.tree.map(lambda s, x: s + weight * x, first, deviation)
+        second = jax.tree.map(lambda s, x: s + weight * x * x, second, deviation)
+        return state, info, buffers, count + drawn.astype(jnp.int32), first, second
+
+    reference = _floating(state.position)
+    info = jax.tree.map(
+        lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(lambda s: transition(keys, s, data)[1], state)
+    )
+    shapes = jax.eval_shape(collect, keys, state, info)
+    buffers = jax.tree.map(lambda s: jnp.zeros((capacity, *s.shape), s.dtype), shapes)
+    zeros = jax.tree.map(lambda r: jnp.zeros_like(at_least_single(r)), reference)
+    state, _, buffers, count, first, second = jax.lax.while_loop(
+        lambda c: (c[0].step < until) & (c[3] < capacity),
+        segment,
+        (state, info, buffers, jnp.int32(0), zeros, zeros),
+    )
+    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves((_floating(state.position), first))]))
+    if single:
+        state, reference, first, second = (_chained(tree) for tree in (state, reference, first, second))
+        buffers = jax.tree.map(lambda b: b[:, None], buffers)
+    return state, buffers, count, reference, first, second, finite
+
+
+@jax.jit
+def _single(program: Program, words: Array, state: ChainState, data: Data) -> tuple[ChainState, Info]:
+    after: tuple[ChainState, Info] = _over_chains(program.transition)(jax.vmap(as_key)(words), state, data)
+    return after
+
+
+@partial(jax.jit, compiler_options=QUICK)
+def _probe(
+    program: Program, words: Array, number: Array, state: ChainState, chain: Array, data: Data, covector: Params,
+    centre: Params,
+) -> Probe:  # fmt: skip
+    own = _chain(state, chain)
+    key = fold(as_key(words), Use.NOISE, state.step * POWER_ITERATIONS + number)
+    return program.probe(key, own, data, PROBE_REPEATS, covector, centre)
+
+
+def is_function(initial: Any) -> bool:
+    """Whether an initial position is a function of a key, and not a pytree that happens to be callable."""
+    return callable(initial) and jax.tree_util.all_leaves([initial])
+
+
+def _explain(chains: range, step: int, info: Info, failed: dict[str, np.ndarray]) -> str:
+    bad = {name: ~np.isfinite(v).reshape(len(v), -1).all(axis=1) for name, v in failed.items()}
+    names = [name for name, chains in bad.items() if chains.any()]
+    chain = int(np.argmax(np.any(list(bad.values()), axis=0)))
+    norm, h = np.ravel(info.gradient_norm)[chain], np.ravel(info.step_size)[chain]
+    return (
+        f"{', '.join(names)} of chain {chains[chain]} is no longer finite after step {step + 1:,} "
+        f"(step size {h:.3g}, gradient norm {norm:.3g}). Try a smaller step_size, a start nearer to the mode "
+        "(estimator=ControlVariate()), or a larger batch_size"
+    )
+
+
+def _no_draws(variables: dict[str, Variable], chains: int) -> Chunk:
+    return Chunk({name: v.empty(chains) for name, v in variables.items()}, 0, {}, {}, {})
+
+
+def _bytes(tree: Any) -> int:
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
+def _is_key(leaf: Any) -> bool:
+    return bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
+
+
+def _words(leaf: Any) -> Any:
+    return jax.random.key_data(leaf) if _is_key(leaf) else leaf
+
+
+def _axes(value: Any) -> ChainState:
+    return ChainState(None, value, value, value, value)  # type: ignore[arg-type]
+
+
+def _over_chains(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Map over chains; the step count is common to all, which keeps branches on it branches."""
+    return jax.vmap(function, in_axes=(0, _axes(0), None), out_axes=(_axes(0), 0))
+
+
+def _chain(state: ChainState, number: Any) -> ChainState:
+    """One chain of several; the step count is common to all."""
+    return jax.tree.map(lambda x: x[number], state._replace(step=None))._replace(step=state.step)  # type: ignore[arg-type]
+
+
+def _chained(tree: Any) -> Any:
+    if isinstance(tree, ChainState):
+        return jax.tree.map(lambda x: x[None], tree)._replace(step=tree.step)
+    return jax.tree.map(lambda x: x[None], tree)
+
+
+def _on_host(tree: dict[str, Array]) -> dict[str, np.ndarray]:
+    return {name: np.asarray(v) for name, v in tree.items()}
+
+
+def _floating(params: Params) -> dict[str, Array]:
+    return {name: x for name, x in named_leaves(params).items() if jnp.issubdtype(x.dtype, jnp.floating)}

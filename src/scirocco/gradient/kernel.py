@@ -1,0 +1,190 @@
+"""The kernel: a target, a sampler, an estimator and a way of drawing minibatches, put together and checked.
+
+``kernel.step`` makes one step, for loops of the user's own; the engine repeats the same ``Program`` inside a compiled
+loop.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from scirocco.batches import Arrays, Batching, RandomBlocks, Shuffled, Stream
+from scirocco.batches.base import batch_rows
+from scirocco.batches.stream import Loader
+from scirocco.core.types import Data, Key, Params
+from scirocco.estimators import Estimator, Plain
+from scirocco.gradient.blocks import Block, split
+from scirocco.gradient.program import ChainState, Program
+from scirocco.optimise.mode import find_mode
+from scirocco.samplers.base import Info, Sampler, automatic
+from scirocco.target import Target
+
+
+class Kernel:
+    """A sampler, an estimator and a way of drawing minibatches, bound to a target."""
+
+    def __init__(
+        self,
+        target: Target,
+        sampler: Sampler,
+        *,
+        batch_size: int | float,
+        estimator: Estimator | None = None,
+        batching: Batching | None = None,
+        blocks: Sequence[Block] = (),
+        seed: int = 0,
+        untuned: bool = False,
+    ) -> None:
+        _require_parts(target, sampler, estimator, batching, untuned=untuned)
+        self.target, self.sampler = target, sampler
+        self.estimator: Estimator = estimator or Plain()
+        self.blocks = tuple(blocks)
+        self.seed = seed
+        self.inner = sampler.inner_steps
+        self.batch_size = batch_rows(batch_size, target.size)
+        self.batching = batching = _batching(sampler, self.estimator, batching)
+        self.epoch = batching.epoch(target.size, self.batch_size)
+        source = target.source
+        if isinstance(source, Arrays):
+            order = batching.order(target.size, self.batch_size, seed)
+            self.draw = batching.bind(target.size, target.size, self.batch_size, order, ring=True)
+            self._resident: Data = source.on_device(order, self.draw.wrap)
+            self._loader: Loader | None = None
+            self.steps_per_block: int | None = None
+        else:
+            assert isinstance(source, Stream)
+            unit = self.batch_size * self.inner
+            rows = source.resident_rows // unit * unit
+            if rows == 0:
+                raise ValueError(
+                    f"one step needs {unit} rows in memory but a block of the data source has {source.resident_rows}: "
+                    "take a smaller batch_size or a larger block_bytes"
+                )
+            self.draw = batching.bind(target.size, rows, self.batch_size, None, ring=False)
+            self._loader = Loader(source, seed, rows)
+            self.steps_per_block = rows // unit
+        self._bind()
+
+    def _bind(self) -> None:
+        self.program = Program(self.target.density, self.sampler, self.estimator, self.draw, self.blocks)
+
+    def replaced(self, sampler: Sampler, estimator: Estimator | None = None) -> Kernel:
+        """The same kernel with another sampler of the same kind, and perhaps another estimator; data is shared."""
+        other = copy.copy(self)
+        other.sampler, other.estimator = sampler, estimator or self.estimator
+        other._bind()
+        return other
+
+    # The host's part.
+
+    def check(self, initial: Params) -> tuple[Params, Params]:
+        """What the chain moves and what the blocks hold of the parameters, after a look at whether all parts fit."""
+        position, held = split(jax.tree.map(jnp.asarray, initial), self.blocks)
+        self.target.check(position, held)
+        self.sampler.check(position)
+        self._try_a_step(position, held)
+        return position, held
+
+    def start(self, initial: Params) -> tuple[Params, Params]:
+        """Check everything at ``initial``; where the chain starts, and the parameters that blocks hold."""
+        position, held = self.check(initial)
+        return self.estimator.start(self.target, position, held, partial(find_mode, seed=self.seed)), held
+
+    def _try_a_step(self, position: Params, held: Params) -> None:
+        """Trace a step without running it: what does not fit the parameters is found before any work."""
+
+        def start(key: Key) -> ChainState:
+            return self.program.state(key, position, held, self.estimator.blank(self.target, position, held))
+
+        key = jax.random.key(0)
+        state = jax.eval_shape(start, key)
+        after, _ = jax.eval_shape(self.program.transition, key, state, self.data_at(0))
+        for (path, old), new in zip(
+            jax.tree_util.tree_flatten_with_path(state)[0], jax.tree.leaves(after), strict=True
+        ):
+            if (old.shape, old.dtype) != (new.shape, new.dtype):
+                raise ValueError(
+                    f"a step of {type(self.sampler).__name__} changes {jax.tree_util.keystr(path)} from {old.dtype} "
+                    f"{old.shape} to {new.dtype} {new.shape}: settings must have the parameters' shapes and dtypes"
+                )
+
+    def init(self, key: Key, initial: Params) -> ChainState:
+        """A chain that starts at ``initial``, or at the centre if the estimator finds one."""
+        position, held = self.start(initial)
+        return self.program.state(key, position, held, self.estimator.init(self.target, position, held))
+
+    def step(self, key: Key, state: ChainState) -> tuple[ChainState, Info]:
+        """One step with randomness from ``key``. Reads the next block of data or renews the estimator when due."""
+        step = int(state.step)
+        if self.refresh_every and step and step % self.refresh_every == 0:
+            state = state._replace(estimator=self.refreshed(state))
+        return _one_step(self.program, key, state, self.data_at(step))
+
+    @property
+    def refresh_every(self) -> int | None:
+        """Steps between two refreshes of the estimator, if it wants any."""
+        return self.estimator.refresh_every
+
+    def refreshed(self, state: ChainState) -> Any:
+        """The estimator's state after a refresh at the chain's position."""
+        return self.estimator.refresh(self.target, state.estimator, state.sampler.position, state.held)
+
+    def data_at(self, step: int) -> Data:
+        """The resident block of data for a step."""
+        if self._loader is None:
+            return self._resident
+        assert self.steps_per_block is not None
+        return self._loader.get(step // self.steps_per_block)
+
+    def close(self) -> None:
+        """Stop reading ahead."""
+        if self._loader is not None:
+            self._loader.close()
+
+
+@jax.jit
+def _one_step(program: Program, key: Key, state: ChainState, data: Data) -> tuple[ChainState, Info]:
+    return program.transition(key, state, data)
+
+
+def _batching(sampler: Sampler, estimator: Estimator, batching: Batching | None) -> Batching:
+    """Shuffled by default; independent blocks where a part relies on independent minibatches."""
+    if type(batching) is Shuffled and estimator.independent_draws:
+        raise ValueError(
+            f"{type(estimator).__name__} is unbiased only with independent minibatches: with Shuffled the next rows "
+            "are always those whose gradients are oldest. Use batching=RandomBlocks() or WithReplacement()"
+        )
+    return batching or (RandomBlocks() if sampler.independent_draws or estimator.independent_draws else Shuffled())
+
+
+def _require_parts(target: object, sampler: object, estimator: object, batching: object, *, untuned: bool) -> None:
+    if not isinstance(target, Target):
+        raise TypeError(f"target must be a scirocco.Target; got {type(target).__name__}")
+    if isinstance(sampler, str):
+        raise ValueError(
+            f"unknown sampler name {sampler!r}: give a sampler with its settings, one of "
+            "SGLD, PSGLD, SGHMC, SGNHT, UnderdampedLangevin or a Recipe, such as scirocco.SGLD(step_size=1e-4)"
+        )
+    if isinstance(sampler, type):
+        raise TypeError(f"sampler must be an instance with its settings, such as {sampler.__name__}(step_size=1e-4)")
+    for name, part, kind, example in (
+        ("sampler", sampler, Sampler, "scirocco.SGLD(step_size=1e-4)"),
+        ("estimator", estimator, Estimator, "scirocco.ControlVariate()"),
+        ("batching", batching, Batching, "scirocco.batches.Shuffled()"),
+    ):
+        if part is not None and not isinstance(part, kind):
+            base = f"{kind.__module__.rsplit('.', 1)[0]}.{kind.__name__}"
+            raise TypeError(f"{name} must be a {base}, such as {example}, or inherit from it; got {part!r}")
+    if automatic(getattr(sampler, "step_size", None)) is not None and not untuned:
+        raise ValueError(
+            "step_size='auto' is found before a run, by scirocco.sample or scirocco.tune(target, sampler, initial), "
+            "which has the kernel"
+        )
+    if sampler is None:
+        raise TypeError("sampler must be given, for example scirocco.SGLD(step_size=1e-4)")

@@ -1,0 +1,183 @@
+"""One step of a chain from a minibatch, an estimator and a sampler, as a pure function.
+
+A ``Program`` is a pytree: the numbers of its parts are arguments of whatever is compiled from it, the functions of the
+target and the kinds of parts are static. So runs that differ by numbers only share their compiled programs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from scirocco.batches import Batch
+from scirocco.core.keys import Use, fold
+from scirocco.core.program import program_part
+from scirocco.core.trees import at_least_single, inner, signs_like
+from scirocco.core.types import Array, Data, Key, Params
+from scirocco.estimators import Estimator
+from scirocco.gradient.blocks import Block, apply
+from scirocco.samplers.base import Info, Sampler, Strain
+from scirocco.target import Density, merge
+
+
+class ChainState(NamedTuple):
+    """Everything that a chain carries from step to step."""
+
+    step: Array
+    sampler: Any
+    estimator: Any
+    draws: Any
+    held: Params
+
+    @property
+    def position(self) -> Params:
+        """All parameters."""
+        return merge(self.sampler.position, self.held)
+
+
+class Probe(NamedTuple):
+    """Measurements for the bias report."""
+
+    noise: Params  # the variance of the gradient estimate
+    curvature: Params  # the diagonal of the Hessian of U
+    covector: Params  # H u, of length 1: q for the next power iteration
+    direction: Params  # u_j^2 / q'u
+    strain: Strain | None  # what was measured along u
+
+
+@program_part
+@dataclass(frozen=True, eq=False)
+class Program:
+    """The parts of a step, bound to each other."""
+
+    density: Density
+    sampler: Sampler
+    estimator: Estimator
+    draw: Any
+    blocks: tuple[Block, ...] = ()
+
+    def transition(self, key: Key, state: ChainState, data: Data) -> tuple[ChainState, Info]:
+        """One step of the chain: ``inner_steps`` gradient steps, each on a fresh minibatch, then the blocks.
+
+        All keys come from ``key`` and the number of the step: one key serves a whole chain.
+        """
+        sampler = self.sampler.begin(fold(key, Use.BEGIN, state.step), state.sampler)
+
+        def inner(number: Array, carry: tuple[Any, Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
+            sampler, estimator, draws, _ = carry
+            sampler, estimator, draws, batch, info = self._gradient_step(
+                key, state.step * self.sampler.inner_steps + number, sampler, estimator, draws, state.held, data
+            )
+            return sampler, estimator, draws, (batch, info)
+
+        carry = inner(jnp.int32(0), (sampler, state.estimator, state.draws, None))
+        if self.sampler.inner_steps > 1:
+            carry = jax.lax.fori_loop(1, self.sampler.inner_steps, inner, carry)
+        sampler, estimator, draws, (batch, info) = carry
+        held = (
+            apply(self.blocks, fold(key, Use.BLOCKS, state.step), sampler.position, state.held, batch)
+            if self.blocks
+            else state.held
+        )
+        return ChainState(state.step + 1, sampler, estimator, draws, held), info
+
+    def _gradient_step(
+        self, key: Key, count: Array, sampler: Any, estimator: Any, draws: Any, held: Params, data: Data
+    ) -> tuple[Any, Any, Any, Batch, Info]:
+        draws, batch = self.draw.draw(fold(key, Use.MINIBATCH, count), draws, count, data)
+        gradient = _Recorded(self, estimator, held, batch)
+        sampler, info = self.sampler.step(fold(key, Use.NOISE, count), sampler, gradient)
+        return sampler, gradient.state, draws, batch, info
+
+    def state(self, key: Key, position: Params, held: Params, estimator: Any) -> ChainState:
+        """The first state of a chain whose estimator is ready."""
+        sampler, draws = self.sampler.init(fold(key, Use.INIT), position), self.draw.init(fold(key, Use.EPOCH))
+        return ChainState(jnp.int32(0), sampler, estimator, draws, held)
+
+    def stats(self, state: ChainState, info: Info) -> dict[str, Array]:
+        """What a step says of itself, by name."""
+        return {**info._asdict(), **self.sampler.stats(state.sampler)}
+
+    def fresh_gradient(self, key: Key, state: ChainState, data: Data) -> Params:
+        """An estimate of grad U where the chain is, from a minibatch that had no part in bringing it there."""
+        batch = self.draw.fresh(key, data)
+        return self.estimator.estimate(self.density, state.estimator, state.sampler.position, state.held, batch)[0]
+
+    def probe(
+        self, key: Key, state: ChainState, data: Data, repeats: int, covector: Params = None, centre: Params = None
+    ) -> Probe:
+        """What the bias report needs to know where a chain is, from fresh minibatches.
+
+        The diagonal of the Hessian is Hutchinson's estimate E[z * (H z)] with random signs z, noisy entry by entry,
+        good in its sum. A sampler in coordinates of its own says with ``marginal`` which gradient each parameter feels.
+
+        With a ``covector`` q also one power iteration towards the direction that the step size strains most. A step
+        moves by P grad U, with P_jj the sampler's ``drift_scale``; what matters are the eigenvalues of P H, and the
+        direction is u = P q. ``centre`` is the mean of the chain; gradients there, from the same minibatches, are taken
+        off for the temperature, because minibatch noise is mostly the same at both.
+        """
+        position = state.sampler.position
+        marginal, back = self.sampler.marginal, self.sampler.marginal_transposed
+        u = None
+        if covector is not None:
+            drift = self.sampler.drift_scale(state.sampler, at_least_single(position))
+            u = jax.tree.map(jnp.multiply, marginal(covector), drift)
+
+        def estimate(place: Params, batch: Batch) -> Params:
+            return self.estimator.estimate(self.density, state.estimator, place, state.held, batch)[0]
+
+        def once(number: Array) -> tuple[Params, Params, Params, Params]:
+            batch = self.draw.fresh(fold(key, Use.MINIBATCH, number), data)
+            gradient = estimate(position, batch)
+            signs = signs_like(fold(key, Use.SIGNS, number), position)
+            directions = jax.tree.map(lambda *rows: jnp.stack(rows), back(signs), *([] if u is None else [u]))
+
+            def times(direction: Params) -> Params:
+                return jax.grad(lambda p: inner(self.density.potential_gradient(p, state.held, batch), direction))(
+                    position
+                )
+
+            products = jax.vmap(times)(directions)
+            curved = marginal(jax.tree.map(lambda rows: rows[0], products))
+            strained = jax.tree.map(lambda rows: rows[-1], products)
+            fall = gradient if u is None else jax.tree.map(jnp.subtract, gradient, estimate(centre, batch))
+            return gradient, jax.tree.map(jnp.multiply, signs, curved), strained, fall
+
+        measured = jax.lax.map(once, jnp.arange(repeats, dtype=jnp.int32))
+        gradients, diagonals, products, falls = measured
+        noise = jax.tree.map(lambda g: jnp.var(g, axis=0, ddof=1), jax.vmap(marginal)(gradients))
+        diagonal = jax.tree.map(lambda rows: jnp.mean(rows, axis=0), diagonals)
+        if u is None:
+            return Probe(noise, diagonal, None, None, None)
+        product, fall = (
+            jax.tree.map(lambda rows: jnp.mean(rows, axis=0), at_least_single(t)) for t in (products, falls)
+        )
+        length, stretched = inner(covector, u), inner(u, product)
+        away = inner(covector, at_least_single(jax.tree.map(jnp.subtract, position, centre)))
+        slopes = jax.vmap(lambda g: inner(u, g))(at_least_single(gradients))
+        # The sign keeps q from turning round, and its mean over probes from vanishing, where the curvature is negative.
+        size = jnp.where(stretched < 0, -1, 1) * jnp.sqrt(inner(product, product))
+        return Probe(
+            noise,
+            diagonal,
+            jax.tree.map(lambda p: p / size, product),
+            jax.tree.map(lambda x: x * x / length, u),
+            Strain(stretched / length, jnp.var(slopes, ddof=1) / length, away * inner(u, fall) / length),
+        )
+
+
+class _Recorded:
+    """The gradient as a function of the position; remembers the estimator's new state for the step."""
+
+    def __init__(self, program: Program, state: Any, held: Params, batch: Batch) -> None:
+        self._program, self.state, self._held, self._batch = program, state, held, batch
+
+    def __call__(self, position: Params) -> Params:
+        program = self._program
+        gradient, self.state = program.estimator.estimate(
+            program.density, self.state, position, self._held, self._batch
+        )
+        return gradient

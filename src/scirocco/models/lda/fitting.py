@@ -1,0 +1,158 @@
+"""``LDA.fit``: engines for the chains, the run, and what the model keeps of it."""
+
+from __future__ import annotations
+
+import warnings
+import zlib
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from scirocco.corpora.documents import Documents
+from scirocco.corpora.store import Corpus
+from scirocco.models.home import Home
+from scirocco.models.lda.choosing import IN_MEMORY, NATURAL, natural_sampler, stream_sampler
+from scirocco.models.lda.engine import TOPICS, TopicEngine, alignments
+from scirocco.models.lda.estimates import Controlled, Remembered
+from scirocco.models.lda.memory import CollapsedGibbs, KeptGibbs
+from scirocco.models.lda.minibatches import BlockMinibatches, Minibatches
+from scirocco.models.lda.stream import StreamChain, StreamFit
+from scirocco.models.lda.warm_up import WarmUp
+from scirocco.run.folder import RunFolder
+from scirocco.run.runner import run
+from scirocco.run.trace import Trace
+
+WARM_TOKENS = 3e7  # after which the search for good topics has little left to find
+STREAM_BATCH = 500  # documents
+NOISY = 1.5  # sds inflated by more than this are worth a warning
+
+
+def fit_topics(
+    model: Any, documents: Documents | Corpus, kind: Any, alpha: np.ndarray, beta: np.ndarray, home: Home
+) -> None:  # fmt: skip
+    """Run the chains of a model and set its fitted attributes."""
+    seed, workers = home.seed(model.random_state), min(model.n_chains, model._threads)
+    threads = max(1, model._threads // workers)
+    engines = [
+        TopicEngine(
+            partial(make_chain, model, kind, documents, alpha, beta, seed, number, threads), number,
+            draws=model.n_draws, passes=model.max_iter, topics=model.n_topics, vocabulary=documents.vocabulary,
+            tokens=documents.tokens,
+        )
+        for number in range(model.n_chains)
+    ]  # fmt: skip
+    options = {
+        "max_seconds": home.budget(model.max_seconds), "progress": bool(model.verbose), "workers": workers,
+        "checkpoint_seconds": home.again.checkpoint_seconds,
+    }  # fmt: skip
+    meta = home.meta or {
+        "settings": {"seed": seed, "chains": model.n_chains}, "data": fingerprint(documents),
+        "sampler": kind if isinstance(kind, str) else type(kind).__name__, **home.facts(model),
+    }  # fmt: skip
+    if home.path is None:
+        trace = run(engines, meta, None, **options)
+    else:
+        folder = RunFolder(home.path)
+        if home.meta is None:
+            folder.require_free()
+        elif meta["data"] != fingerprint(documents):
+            raise ValueError(f"the documents differ from those of the run in {home.path}")
+        with folder:
+            folder.write(meta)
+            trace = run(engines, meta, folder, **options)
+    keep(model, engines, trace, alpha)
+    if trace.stopped and trace.stopped.startswith("interrupted"):
+        warnings.warn(f"fit was interrupted: it stops with what it has ({trace.stopped})", stacklevel=4)
+
+
+def fingerprint(documents: Documents | Corpus) -> dict[str, Any]:
+    """What tells these documents from others."""
+    found: dict[str, Any] = {
+        "documents": documents.size, "tokens": documents.tokens, "words": documents.vocabulary,
+        "word counts": zlib.crc32(np.ascontiguousarray(documents.word_counts(), np.float64).data),
+    }  # fmt: skip
+    if isinstance(documents, Documents):
+        parts = (documents.starts, documents.words, documents.numbers)
+        found["entries"] = [zlib.crc32(np.ascontiguousarray(part).data) for part in parts]
+    return found
+
+
+def make_chain(
+    model: Any, kind: Any, documents: Any, alpha: np.ndarray, beta: np.ndarray, seed: int, number: int, threads: int
+) -> Any:
+    """The sampler of one chain at its start."""
+    wanted = min(WARM_TOKENS / documents.tokens, 10) if model.warm_passes is None else model.warm_passes
+    warm_passes = min(float(wanted), model.max_iter / 2)
+    if isinstance(kind, str) and kind in IN_MEMORY:
+        make = KeptGibbs if kind == "gibbs" else CollapsedGibbs
+        return make(
+            documents, alpha, beta, seed=seed, chain=number, warm_passes=warm_passes, batch_size=model.batch_size,
+            threads=threads, learn=("alpha",) * bool(model.learn_alpha) + ("beta",) * bool(model.learn_beta),
+        )  # fmt: skip
+    estimator = "control_variate" if isinstance(kind, str) and kind == "sgld_cv" else model.estimator
+    stream = StreamChain(
+        stream_sampler(kind, warm=warm_passes > 0), documents.vocabulary, alpha, beta, seed=seed, chain=number,
+        sweeps=model.sweeps, burn_in=model.burn_in, threads=threads,
+    )  # fmt: skip
+    if estimator != "plain":
+        stream.estimate = Remembered(documents) if estimator == "saga" else Controlled()
+    minibatches = (BlockMinibatches if isinstance(documents, Corpus) else Minibatches)(
+        documents, model.batch_size or STREAM_BATCH, seed=seed, chain=number,
+        independent=estimator == "saga" or getattr(stream.sampler, "independent_draws", False),
+    )  # fmt: skip
+    warm = WarmUp(
+        documents.tokens, documents.size, alpha, beta, seed=seed, chain=number, passes=warm_passes, threads=threads
+    )
+    choose = partial(natural_sampler, kind) if isinstance(kind, str) and kind in NATURAL else None
+    return StreamFit(stream, minibatches, warm, beta, choose)
+
+
+def keep(model: Any, engines: list[TopicEngine], trace: Trace, alpha: np.ndarray) -> None:
+    """The fitted attributes: topics of all chains in the order of the first."""
+    import xarray as xr
+
+    model.trace_ = trace
+    sampled = [engine for engine in engines if engine.second_half.records]
+    if not sampled:
+        warnings.warn(
+            "fit stopped before the sampler began: the topics are those of the search for a start, without "
+            "uncertainty. Give it more time (the first fit also compiles)",
+            stacklevel=5,
+        )
+        topics = engines[0].chain.draw()
+        model.posterior_ = named_topics(topics[None, None], model)
+        model.components_ = topics / topics.sum(axis=1, keepdims=True, dtype=np.float64)
+        orders, sampled = [np.arange(len(topics))], engines[:1]
+    else:
+        orders = alignments([engine.second_half.moments() for engine in sampled])
+        model.posterior_ = xr.Dataset({TOPICS: named_topics(trace.posterior[TOPICS].values, model)[TOPICS]})
+        means = [e.second_half.mean()[TOPICS][order] for e, order in zip(sampled, orders, strict=True)]
+        model.components_ = np.mean([mean / mean.sum(axis=1, keepdims=True) for mean in means], axis=0)
+    chains = [engine.chain for engine in sampled]
+    learnt = [chain.alpha[order] for chain, order in zip(chains, orders, strict=True)]
+    model.alpha_ = np.asarray(np.mean(learnt, axis=0, dtype=np.float64)) if model.learn_alpha else alpha
+    model.beta_ = np.mean([chain.beta for chain in chains], axis=0)
+    inflated = [chain.inflation() for chain in chains]
+    known = [ratio[order] for ratio, order in zip(inflated, orders, strict=True) if ratio is not None]
+    model.inflation_ = np.mean(known, axis=0) if len(known) == len(orders) else None
+    if model.inflation_ is not None:
+        typical = float((model.components_ * model.inflation_).sum(axis=1).mean())
+        if typical > NOISY:
+            warnings.warn(
+                f"the noise of minibatches makes the sds of words {typical:.1f} times too large (inflation_): take "
+                "means, not intervals, from this fit, or a smaller step size, a larger batch_size, sampler='gibbs'",
+                stacklevel=5,
+            )
+    model.n_iter_ = max(engine.work[0] for engine in engines)
+
+
+def named_topics(topics: np.ndarray, model: Any) -> Any:
+    """Draws of the topics, (chain, draw, topic, word), as a dataset whose words have their names if they are known."""
+    import xarray as xr
+
+    names = getattr(model, "vocabulary_", getattr(model, "feature_names_in_", None))
+    sizes = {"chain": len(topics), "draw": topics.shape[1], "topic": topics.shape[2]}
+    coordinates: dict[str, Any] = {name: np.arange(size) for name, size in sizes.items()}
+    coordinates["word"] = np.arange(topics.shape[3]) if names is None else np.asarray(names, dtype=str)
+    return xr.Dataset({TOPICS: (("chain", "draw", "topic", "word"), topics)}, coords=coordinates)

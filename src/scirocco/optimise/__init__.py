@@ -1,0 +1,7 @@
+"""The mode of a posterior, the curvature there, and the constants that follow from them."""
+
+from scirocco.optimise.curvature import Curvature, curvature
+from scirocco.optimise.lipschitz import lipschitz_constants
+from scirocco.optimise.mode import find_mode
+
+__all__ = ["Curvature", "curvature", "find_mode", "lipschitz_constants"]

@@ -1,0 +1,79 @@
+"""The folder of a run: what it is, who works on it, and the places of its files.
+
+run.json        what the run is: settings, parts, data; written before any work is done
+lock            held by the process that works on the run, and by no dead one
+chains-<first>  the checkpoints of each group of chains (``run.checkpoint``)
+report          what the engine says of the run at its end
+draws.zarr, ragged.zarr
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from scirocco.run import checkpoint
+
+NAME, LOCK, REPORT = "run.json", "lock", "report"
+
+
+class RunFolder:
+    """A folder that this process alone works on while it is entered."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._lock = FileLock(self.path / LOCK)
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is a run."""
+        return (self.path / NAME).is_file()
+
+    def require_free(self) -> None:
+        """Reject a folder that holds something."""
+        if self.begun and has_state(self.path):
+            raise FileExistsError(
+                f"{self.path} is not empty, it holds a run: use scirocco.resume to go on with it, or another path"
+            )
+        if self.path.exists() and any(p.name != LOCK for p in self.path.iterdir()):
+            raise FileExistsError(f"{self.path} is not empty: give another path")
+
+    def __enter__(self) -> RunFolder:
+        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            self._lock.acquire(timeout=0)
+        except Timeout:
+            raise RuntimeError(f"another process works on the run in {self.path}: wait for it, or end it") from None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def write(self, meta: dict[str, Any]) -> None:
+        """Say what the run is."""
+        checkpoint.write_json(self.path / NAME, meta)
+
+
+def read_meta(path: Path) -> dict[str, Any]:
+    """What the run in a folder is."""
+    if not (path / NAME).is_file():
+        raise FileNotFoundError(f"{path} holds no scirocco run: {NAME} is missing")
+    return checkpoint.read_json(path / NAME)
+
+
+def group_folder(path: Path, first: int) -> Path:
+    """Where the group of chains that begins with chain ``first`` has its checkpoints."""
+    return path / f"chains-{first}"
+
+
+def group_folders(path: Path) -> dict[int, Path]:
+    """The groups that have begun, by their first chain."""
+    found = {int(p.name.removeprefix("chains-")): p for p in path.glob("chains-*") if checkpoint.exists(p)}
+    return dict(sorted(found.items()))
+
+
+def has_state(path: Path) -> bool:
+    """Whether a folder holds a run that can go on, and not a saved trace."""
+    return (path / NAME).is_file() and not read_meta(path).get("saved", False)

@@ -1,0 +1,65 @@
+"""Runs of every kind, killed by SIGKILL at random moments and resumed, end with the draws of a run left alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from killed import KINDS
+
+import scirocco as sc
+
+SCRIPT = Path(__file__).with_name("killed.py")
+
+
+def killed_once(kind, folder, rng):
+    """Let the run go on for a random time after it is up, then kill it; True if it was still running."""
+    process = subprocess.Popen([sys.executable, str(SCRIPT), kind, str(folder)], stderr=subprocess.PIPE)
+    began, wait = time.time(), None
+    while process.poll() is None:
+        if wait is None and any(p.stat().st_mtime > began for p in folder.glob("chains-*/checkpoint.json")):
+            wait = time.time() + rng.uniform(0.0, 0.6)
+        limit = wait or began + rng.uniform(5.0, 90.0)  # some are killed before there is any checkpoint
+        if time.time() > limit:
+            process.kill()
+        time.sleep(0.01)
+    error = process.communicate()[1].decode()
+    assert process.returncode in (0, -9), error
+    return process.returncode == -9
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_killed_runs_end_like_those_left_alone(kind, kills, tmp_path):
+    rng = np.random.default_rng(kills)
+    done = 0
+    for _ in range(3 * kills):
+        if done == kills or not killed_once(kind, tmp_path / "run", rng):
+            break
+        done += 1
+    assert done >= min(kills, 3), "the run ended before it could be killed: make it longer"
+    found = KINDS[kind](tmp_path / "run", begin=False)
+    np.testing.assert_array_equal(found, KINDS[kind](None, begin=True))
+    assert not list((tmp_path / "run").rglob("*.tmp"))
+
+
+def test_a_run_killed_before_its_first_checkpoint_starts_again(tmp_path):
+    whole = KINDS["gradient"](tmp_path / "run", begin=True)
+    for path in sorted((tmp_path / "run").rglob("*"), reverse=True):
+        if path.name not in ("run.json", "run"):
+            path.rmdir() if path.is_dir() else path.unlink()
+    with pytest.raises(FileExistsError, match=r"use scirocco.resume"):
+        KINDS["gradient"](tmp_path / "run", begin=True)
+    np.testing.assert_array_equal(KINDS["gradient"](tmp_path / "run", begin=False), whole)
+
+
+def test_two_processes_do_not_work_on_one_run(tmp_path):
+    from scirocco.run.folder import RunFolder
+
+    KINDS["dirichlet"](tmp_path / "run", begin=True)
+    with RunFolder(tmp_path / "run"), pytest.raises(RuntimeError, match="another process works on the run"):
+        sc.resume(tmp_path / "run", np.random.default_rng(0).integers(0, 400, 20_000), num_samples=500)
