@@ -166,6 +166,20 @@ def test_the_report_finds_the_error_of_the_sd(name):
     )
 
 
+@pytest.mark.parametrize("h", [5e-6, 1e-5, 2e-5])
+def test_the_report_is_finite_where_most_of_the_variance_is_noise(h):
+    """The curvature that the observed variance alone would tell is badly posed here: two answers, or none."""
+    x = np.random.default_rng(0).normal(size=(5000, 2)).astype(np.float32)
+    target = sc.Target(lambda m: -0.5 * jnp.sum(m**2), lambda m, r: -0.5 * jnp.sum((r - m) ** 2), x)
+    trace = sc.sample(
+        target, sc.SGLD(h), jnp.zeros(2), num_samples=4000, burn_in=2000, thin=3, batch_size=50, progress=False
+    )
+    actual = np.sqrt(trace.variance["theta"] * 5001) - 1
+    assert np.all(actual > 0.2)
+    assert np.all(np.abs(trace.bias.sd_error["theta"] - actual) < 0.03 + 0.34 * actual)
+    assert ("more than +100%" in str(trace.bias)) == (h == 2e-5)
+
+
 def test_the_report_warns_and_does_not():
     bad = _gaussian_run(sc.SGLD(1e-4), batch=20, draws=500)
     assert not bad.bias.trusted

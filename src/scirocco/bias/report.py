@@ -29,6 +29,7 @@ from scirocco.samplers.base import Strain, at, has_law
 LIMIT = 0.05  # of the posterior sd: beyond this the report warns
 UNSEEN = 1.0  # beyond this the observed variance is mostly noise and says little about the posterior's
 UNSTABLE = 100.0  # times the variance: the most that is assumed along a direction in which the law has none
+SLACK = 0.1  # of a variance: Monte Carlo error that need not be explained
 NEGLIGIBLE = 1e-6  # share of a coordinate in the stiffest direction
 HOT = 3.0  # times what the law explains: a temperature, measured at few points, beyond which a step is unstable
 
@@ -64,7 +65,7 @@ class BiasReport:
     def __str__(self) -> str:
         share = np.concatenate([np.ravel(v) for v in self.minibatch_share.values()])
         name, error = self.worst
-        size = f"more than +{UNSEEN:.0%}" if np.isinf(error) else f"at most {error:+.1%}"
+        size = f"more than +{UNSEEN:.0%}" if error > UNSEEN else f"at most {error:+.1%}"
         lines = [
             f"bias report (step size {self.step_size:.3g})",
             f"  noise from minibatches: {np.median(share):.0%} of all noise (median), {np.max(share):.0%} at most",
@@ -147,8 +148,18 @@ def bias_report(
         v = jax.tree.map(lambda lam, c, f, p: np.where(p, c * lam, f), precision, factor, fixed, proportional)
         return jax.tree.map(np.asarray, sampler.stationary_variance(state, precision, v, epoch))
 
+    def most(excess: Params) -> Params:
+        """The same for noise as it was measured, if that is larger: a bound should not be too low."""
+        precision = jax.tree.map(lambda e, s: e * temperature / np.maximum(s, tiny), excess, observed)
+        own_law = sampler.stationary_variance(state, precision, fixed, epoch)
+        return jax.tree.map(np.maximum, law(excess), own_law)
+
+    bends = tree({n: _bend(curvature[n], noise[n], ratio[n]) for n in noise})
+    steepest = jax.tree.map(
+        lambda b, s, p: np.where((p > 0) & (b > 0), b * s / temperature, np.nan), bends, observed, proportional
+    )
     with np.errstate(all="ignore"):  # what overflows has no solution, and is reported as such
-        excess = _solve(law, observed)
+        excess = _solve(law, most, observed, steepest)
     injected = jax.tree.map(lambda i: np.asarray(i, np.float64), sampler.injected_noise(state, like))
     along = 0.0
     if stiffest is not None and stiffest[1].curvature > 0:
@@ -159,7 +170,7 @@ def bias_report(
         factor = strain.temperature / temperature if hot else inflation
         added = temperature / strain.curvature * (min(factor, UNSTABLE) - 1)
         with np.errstate(all="ignore"):
-            excess = jax.tree.map(lambda e, u, s: _with_added(e, u * added, s), excess, direction, observed)
+            excess = jax.tree.map(lambda e, u, s: _with_added(e, u * added, s, factor), excess, direction, observed)
     share = jax.tree.map(lambda v, i: v / np.maximum(v + i, tiny), fixed, injected)
     error = jax.tree.map(lambda e: np.sqrt(e) - 1, excess)
     h = np.mean([np.mean(np.asarray(leaf)) for leaf in jax.tree.leaves(at(sampler.step_size, state.step))])
@@ -180,31 +191,62 @@ def _inflation(sampler: Any, state: Any, direction: Params, strain: Strain, temp
     return float(sum(jax.tree.leaves(ratios)) / (temperature * total))
 
 
-def _with_added(excess: np.ndarray, added: np.ndarray, observed: np.ndarray) -> np.ndarray:
-    """Observed over true variance, of two explanations the one that moves it further: they see the same error."""
+def _with_added(excess: np.ndarray, added: np.ndarray, observed: np.ndarray, factor: float) -> np.ndarray:
+    """Observed over true variance, of two explanations the one that moves it further: they see the same error.
+
+    No coordinate is inflated by more than the direction itself, by ``factor``.
+    """
     left = 1 - added / observed
     other = np.where(left > (1 + UNSEEN) ** -2, 1 / np.maximum(left, np.finfo(float).tiny), np.inf)
+    other = np.minimum(other, max(factor, 1.0))
     return np.where(np.abs(np.log(other)) > np.abs(np.log(excess)), other, excess)
 
 
-def _solve(law: Callable[[Params], Params], observed: Params) -> Params:
+def _bend(curvature: np.ndarray, noise: np.ndarray, ratio: float) -> np.ndarray:
+    """The curvature of each coordinate, of two measurements the larger; Hutchinson's may be far too small for one."""
+    return np.maximum(curvature, noise / ratio) if ratio > 0 else np.asarray(curvature)
+
+
+def _solve(
+    law: Callable[[Params], Params], most: Callable[[Params], Params], observed: Params, steepest: Params
+) -> Params:
     """The ratio of observed to posterior variance at which the law gives what was observed.
 
-    The law falls as the ratio (the curvature) grows, until the step comes near its limit of stability and it rises
-    again: the first crossing on a grid is bracketed, then halved. Infinite where there is none below ``1 + UNSEEN``.
+    The law falls as the ratio (the curvature) grows, until the step comes near its limit of stability, or the noise
+    of an epoch no longer averages out, and it rises again. Where most of the variance is noise this is badly posed:
+    two crossings, or none if a measurement is off by a twentieth. But no coordinate has a smaller posterior variance
+    than T over its curvature (Cramer and Rao), so no ratio is larger than ``steepest``. Where the law explains all that
+    was observed with that curvature, its inflation there is the answer; elsewhere the crossing next below. Where no
+    curvature was measured, or the law has no variance at it, the first crossing on a grid counts; infinite where there
+    is none below ``1 + UNSEEN``.
     """
-    grid = np.linspace(np.log(0.25), 2 * np.log(1 + UNSEEN), 50)
+    inflated = jax.tree.map(lambda v, e, s: v * e / s, most(steepest), steepest, observed)
+    known = jax.tree.map(np.isfinite, inflated)
+    top = jax.tree.map(lambda k, e: np.where(k, e, (1 + UNSEEN) ** 2), known, steepest)
+    explained = jax.tree.map(lambda i, e, k: k & (i >= (1 - SLACK) * e), inflated, top, known)
+    # From the top down where it is known, from below where not.
+    bottom = jax.tree.map(lambda e: np.minimum(np.log(0.25), np.log(e) - 1), top)
+    shares = np.linspace(0, 1, 100)
+    step = shares[1]
+
+    def place(share: Params) -> Params:
+        return jax.tree.map(lambda t, e, b, k: b + np.where(k, 1 - t, t) * (np.log(e) - b), share, top, bottom, known)
+
     high = jax.tree.map(lambda s: np.full(s.shape, np.inf), observed)
-    for u in grid:
-        value = law(jax.tree.map(lambda s, u=u: np.full(s.shape, np.exp(u)), observed))
-        high = jax.tree.map(lambda b, v, s, u=u: np.where((v <= s) & (b == np.inf), u, b), high, value, observed)
+    for t in shares:
+        value = law(jax.tree.map(np.exp, place(jax.tree.map(lambda s, t=t: np.full(s.shape, t), observed))))
+        high = jax.tree.map(
+            lambda b, v, s, k, t=t: np.where(((v > s) == k) & (b == np.inf), t, b), high, value, observed, known
+        )
     found = jax.tree.map(np.isfinite, high)
-    high = jax.tree.map(lambda b, f: np.where(f, b, grid[-1]), high, found)
-    low = jax.tree.map(lambda b: b - (grid[1] - grid[0]), high)
+    high = jax.tree.map(lambda b, f: np.where(f, b, 1.0), high, found)
+    low = jax.tree.map(lambda b: b - step, high)
     for _ in range(20):
         middle = jax.tree.map(lambda a, b: (a + b) / 2, low, high)
-        value = law(jax.tree.map(np.exp, middle))
-        above = jax.tree.map(lambda v, s: v > s, value, observed)
-        low = jax.tree.map(np.where, above, middle, low)
-        high = jax.tree.map(np.where, above, high, middle)
-    return jax.tree.map(lambda u, f: np.where(f, np.exp(u), np.inf), low, found)
+        value = law(jax.tree.map(np.exp, place(middle)))
+        before = jax.tree.map(lambda v, s, k: (v > s) != k, value, observed, known)
+        low = jax.tree.map(np.where, before, middle, low)
+        high = jax.tree.map(np.where, before, high, middle)
+    return jax.tree.map(
+        lambda u, f, x, i: np.where(x, i, np.where(f, np.exp(u), np.inf)), place(low), found, explained, inflated
+    )
