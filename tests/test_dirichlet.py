@@ -82,9 +82,9 @@ def test_the_report_knows_each_prior_and_an_error_of_the_centre():
     assert off.bias.sd_error["omega"][0] > 1
 
 
-def test_the_default_can_be_trusted():
+def test_the_default_is_accurate():
     trace = sc.sample_dirichlet(np.random.default_rng(1).integers(0, 5, 20_000), 1.0, num_samples=100)
-    assert trace.bias.trusted
+    assert trace.bias.accurate
 
 
 def test_a_centre_that_moves():

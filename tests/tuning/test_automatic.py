@@ -190,7 +190,7 @@ def test_a_run_has_the_posterior_it_promises(make):
     sd = np.sqrt(np.diag(COVARIANCE))
     assert np.max(np.abs(trace.mean["theta"] - MEAN) / sd) < 0.1
     np.testing.assert_allclose(np.sqrt(trace.variance["theta"]) / sd, 1, atol=0.07)  # the limit and Monte Carlo error
-    assert trace.bias.trusted
+    assert trace.bias.accurate
     whole = trace.posterior["theta"].values.reshape(-1, 3).astype(np.float64)
     correlation = COVARIANCE / np.outer(sd, sd)
     np.testing.assert_allclose(np.corrcoef(whole.T), correlation, atol=0.07)

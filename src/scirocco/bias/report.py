@@ -10,12 +10,15 @@ the traces, per variable. This holds to first order for correlated posteriors to
 curvature of some combination of parameters, first order is not enough: the direction that strains it most is found by
 power iterations, and what the law adds along it is taken off the observed variance of each coordinate. It is an
 estimate: for posteriors far from Gaussian compare with a run at half the step size.
+
+None of this sees whether the chains have been everywhere. For that they are compared with each other, by the means and
+variances of each (``moment_rhat``), which says something only if they started apart (``spread_apart``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import jax
@@ -26,12 +29,19 @@ from scirocco.core.trees import named_leaves
 from scirocco.core.types import Params
 from scirocco.samplers.base import Strain, at, has_law
 
+RHAT_LIMIT = (
+    1.05  # chains whose means differ by a third of an sd: each worth ten independent draws, or in another place
+)
+APART = 2.0  # posterior sds: starts that are spread so widely are not draws around one mode
+FEWEST = 4  # draws for R-hat
 LIMIT = 0.05  # of the posterior sd: beyond this the report warns
 UNSEEN = 1.0  # beyond this the observed variance is mostly noise and says little about the posterior's
 UNSTABLE = 100.0  # times the variance: the most that is assumed along a direction in which the law has none
 SLACK = 0.1  # of a variance: Monte Carlo error that need not be explained
 NEGLIGIBLE = 1e-6  # share of a coordinate in the stiffest direction
 HOT = 3.0  # times what the law explains: a temperature, measured at few points, beyond which a step is unstable
+
+Moments = dict[str, np.ndarray]
 
 
 @part
@@ -44,6 +54,9 @@ class BiasReport:
     step_size: float
     exact_steps: bool = False  # minibatches are the only source of error: the dynamics is not discretised
     stiffest_error: float = 0.0  # of the sd along the direction that strains the step most; infinite: unstable
+    r_hat: float | None = None  # the largest of ``moment_rhat``; None: not measured
+    r_hat_in: str = ""  # the variable it was found in
+    started_apart: bool | None = None  # None: not known
 
     @property
     def worst(self) -> tuple[str, float]:
@@ -53,9 +66,19 @@ class BiasReport:
         return name, errors[name]
 
     @property
-    def trusted(self) -> bool:
-        """Whether the estimated error of every posterior sd stays below the limit."""
+    def accurate(self) -> bool:
+        """Whether the estimated error of every posterior sd stays below the limit, where the chains have been."""
         return abs(self.worst[1]) <= LIMIT and self.stable
+
+    @property
+    def agreed(self) -> bool:
+        """Whether the chains agree with each other, in mean and in variance."""
+        return self.r_hat is not None and self.r_hat <= RHAT_LIMIT
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the report is accurate and chains that started apart agree; a Dirichlet law has but one mode."""
+        return self.accurate and self.agreed and bool(self.started_apart or self.exact_steps)
 
     @property
     def stable(self) -> bool:
@@ -81,45 +104,124 @@ class BiasReport:
                 f"  in the combination of parameters with the largest curvature, if not in any single one: "
                 f"{self.stiffest_error:+.1%}"
             )
+        lines += self._agreement()
         if self.trusted:
-            lines.append(f"  below {LIMIT:.0%} for every parameter: R-hat and ESS describe the posterior")
+            lines.append(
+                f"  below {LIMIT:.0%} for every parameter: R-hat and ESS describe the posterior, unless it is far from "
+                "Gaussian; then compare with a run at half the step size"
+            )
+        elif self.accurate:
+            where = "where the chains have been" if self.agreed else "where a chain has been, as far as a Gaussian goes"
+            lines.append(f"  below {LIMIT:.0%} for every parameter {where}: the step size is short enough there")
         else:
             noisy = self.exact_steps or (self.stable and np.median(share) > 0.5)
             cause = "minibatch noise" if noisy else "the step size"
             remedy = "SCIRCV with an accurate centre" if self.exact_steps else "estimator=ControlVariate()"
             lines.append(
-                "  R-hat and ESS CANNOT BE TRUSTED here: the chains agree with each other on a law that is not the "
+                "  R-hat and ESS CANNOT BE TRUSTED here: whether or not the chains agree, their law is not the "
                 f"posterior.\n  The main cause is {cause}: take a smaller step_size"
                 + (f", a larger batch_size or {remedy}" if noisy else "")
             )
         return "\n".join(lines)
 
+    def _agreement(self) -> list[str]:
+        """What is known of the agreement between chains, and what that is worth."""
+        if self.r_hat is None:
+            return ["  agreement between chains was not measured, which takes two chains or more"]
+        if not self.agreed:
+            return [
+                f"  the chains DISAGREE: R-hat of means and variances is {self.r_hat:.2f} (in {self.r_hat_in}), above "
+                f"{RHAT_LIMIT}.\n  They are too short, or in different modes, or the posterior has heavy tails or a "
+                "funnel: no sd here is to be relied on"
+            ]
+        if self.exact_steps:
+            return [f"  the chains agree: R-hat {self.r_hat:.2f}"]
+        if self.started_apart:
+            return [f"  chains that started apart agree: R-hat {self.r_hat:.2f} (in {self.r_hat_in})"]
+        start = "all started around one point" if self.started_apart is False else "may all have started at one point"
+        return [
+            f"  the chains agree, R-hat {self.r_hat:.2f} (in {self.r_hat_in}), but {start}: other modes would not be "
+            "seen.\n  Give initial as a function of a random key, with starts wider than the posterior"
+        ]
+
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For saving."""
         arrays = {f"share/{name}": v for name, v in self.minibatch_share.items()}
         arrays |= {f"error/{name}": v for name, v in self.sd_error.items()}
-        rest = {"step_size": self.step_size, "exact_steps": self.exact_steps, "stiffest_error": self.stiffest_error}
-        return arrays | {name: np.asarray(value) for name, value in rest.items()}
+        rest = {
+            "step_size": self.step_size, "exact_steps": self.exact_steps, "stiffest_error": self.stiffest_error,
+            "r_hat": self.r_hat, "r_hat_in": self.r_hat_in, "started_apart": self.started_apart,
+        }  # fmt: skip
+        return arrays | {name: np.asarray(value) for name, value in rest.items() if value is not None}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray]) -> BiasReport:
-        """The inverse of ``to_arrays``."""
+        """The inverse of ``to_arrays``; what is not there was not measured."""
 
         def part(kind: str) -> dict[str, np.ndarray]:
             return {n.removeprefix(f"{kind}/"): a for n, a in arrays.items() if n.startswith(f"{kind}/")}
 
-        return cls(
-            part("share"), part("error"), float(arrays["step_size"]), bool(arrays["exact_steps"]),
-            float(arrays["stiffest_error"]),
-        )  # fmt: skip
+        rest = {field.name: arrays[field.name].item() for field in fields(cls) if field.name in arrays}
+        return cls(part("share"), part("error"), **rest)
+
+
+def moment_rhat(mean: Moments, variance: Moments, count: int) -> Moments:
+    """R-hat of each coordinate from the means and variances of each chain, (chain, ...) by variable.
+
+    The larger of two: the usual ratio of the variance of all draws to that within chains; and the same for squared
+    deviations, whose variance is taken as that of a normal law. The latter sees chains that agree in the mean and not
+    in how far they went: heavy tails, and funnels. Empty for a single chain, or for too few draws.
+
+    >>> still = {"x": np.array([0.0, 0.0])}
+    >>> print(moment_rhat({"x": np.array([0.0, 1.0])}, {"x": np.array([1.0, 1.0])}, 1000)["x"].round(2))
+    1.22
+    >>> print(moment_rhat(still, {"x": np.array([0.2, 5.0])}, 1000)["x"].round(2))
+    1.36
+    """
+    if count < FEWEST or not mean or len(next(iter(mean.values()))) < 2:
+        return {}
+
+    def one(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+        within, among = np.mean(variance, axis=0), np.var(mean, axis=0, ddof=1)
+        with np.errstate(all="ignore"):
+            place = np.where(among == 0, 0.0, among / within)  # what never moves agrees with itself
+            width = np.where(within == 0, 0.0, np.var(variance, axis=0, ddof=1) / (2 * within**2))
+        worse = np.maximum(place, width)
+        return np.sqrt(1 - 1 / count + np.where(np.isnan(worse), np.inf, worse))
+
+    return {n: one(np.asarray(m, np.float64), np.asarray(variance[n], np.float64)) for n, m in mean.items()}
+
+
+def spread_apart(starts: Moments, variance: Moments) -> bool:
+    """Whether chains started farther from each other than draws around one mode would lie.
+
+    ``starts`` are the first positions, (chain, ...) by variable, ``variance`` the variances of each chain. Compared is
+    the typical coordinate.
+
+    >>> spread_apart({"x": np.array([-3.0, 3.0])}, {"x": np.ones(2)})
+    True
+    """
+    ratios = []
+    for name, start in starts.items():
+        if len(start) < 2:
+            return False
+        spread = np.std(np.asarray(start, np.float64), axis=0, ddof=1)
+        within = np.sqrt(np.mean(np.asarray(variance[name], np.float64), axis=0))
+        ratios.append(np.ravel(spread / np.maximum(within, np.finfo(np.float64).tiny)))
+    return bool(ratios and np.median(np.concatenate(ratios)) >= APART)
 
 
 def bias_report(
     sampler: Any, state: Any, variance: dict[str, np.ndarray], noise: dict[str, np.ndarray],
     curvature: dict[str, np.ndarray], epoch: float = np.inf,
-    stiffest: tuple[dict[str, np.ndarray], Strain] | None = None,
+    stiffest: tuple[dict[str, np.ndarray], Strain] | None = None, *,
+    r_hat: Moments | None = None, started_apart: bool | None = None,
 ) -> BiasReport | None:  # fmt: skip
-    """The report for a run; None for samplers that do not know their law and for runs without temperature."""
+    """The report for a run; None for samplers that do not know their law and for runs without temperature.
+
+    ``r_hat`` is what ``moment_rhat`` found, ``started_apart`` what ``spread_apart`` did; without them the report does
+    not know whether the chains agree.
+    """
     if not has_law(sampler) or not noise:
         return None
     temperature = float(at(sampler.temperature, state.step))
@@ -174,7 +276,17 @@ def bias_report(
     share = jax.tree.map(lambda v, i: v / np.maximum(v + i, tiny), fixed, injected)
     error = jax.tree.map(lambda e: np.sqrt(e) - 1, excess)
     h = np.mean([np.mean(np.asarray(leaf)) for leaf in jax.tree.leaves(at(sampler.step_size, state.step))])
-    return BiasReport(named_leaves(share), named_leaves(error), float(h), stiffest_error=along)
+    return BiasReport(
+        named_leaves(share), named_leaves(error), float(h), stiffest_error=along, started_apart=started_apart,
+        **worst_rhat(r_hat),
+    )  # fmt: skip
+
+
+def worst_rhat(r_hat: Moments | None) -> dict[str, Any]:
+    """The fields of a report that hold the largest R-hat and its variable; none if nothing was measured."""
+    largest = {name: float(np.max(values)) for name, values in (r_hat or {}).items() if values.size}
+    name = max(largest, key=lambda n: largest[n], default=None)
+    return {} if name is None else {"r_hat": largest[name], "r_hat_in": name}
 
 
 def _inflation(sampler: Any, state: Any, direction: Params, strain: Strain, temperature: float, epoch: float) -> float:
