@@ -216,6 +216,33 @@ def test_the_laws_of_the_report_agree_with_closed_forms():
     assert np.isinf(stationary_variance(euler, np.array(500.0), np.array(0.0), 0.1, 1.0, 1.0))
 
 
+@pytest.mark.parametrize("integrator", ["euler", "badodab"])
+@pytest.mark.parametrize("per_coordinate", [False, True])
+def test_a_diffusion_may_follow_a_schedule(integrator, per_coordinate):
+    """Step 5 of a schedule is a step with the number that it has there; so are its law and its noise."""
+    options = {"integrator": integrator, "per_coordinate": per_coordinate, "temperature": 2.0}
+    scheduled = sc.SGNHT(H, diffusion=lambda step: A / (1.0 + step), **options)
+    start = scheduled.init(KEY, THETA)
+    np.testing.assert_array_equal(
+        leaves(start.thermostat), leaves(sc.SGNHT(H, diffusion=A, **options).init(KEY, THETA).thermostat)
+    )
+    later = start._replace(step=jnp.int32(5))
+    fixed = sc.SGNHT(H, diffusion=A / 6, **options)
+    for mine, other in zip(
+        jax.tree.leaves(jax.jit(scheduled.step, static_argnums=2)(KEY, later, gradient)[0]),
+        jax.tree.leaves(fixed.step(KEY, later, gradient)[0]),
+        strict=True,
+    ):
+        np.testing.assert_allclose(mine, other, rtol=1e-5)
+    noise = jax.tree.map(jnp.ones_like, THETA)
+    for method in ("settled", "stationary_variance"):
+        mine, other = (getattr(s, method)(later, CURVATURE, noise) for s in (scheduled, fixed))
+        np.testing.assert_allclose(leaves(mine), leaves(other), rtol=1e-5)
+    np.testing.assert_allclose(
+        leaves(scheduled.injected_noise(later, THETA)), leaves(fixed.injected_noise(later, THETA)), rtol=1e-6
+    )
+
+
 @pytest.mark.parametrize("make", [sc.SGLD, sc.PSGLD, sc.SGHMC, sc.SGNHT, sc.UnderdampedLangevin])
 def test_wrong_settings(make):
     for bad in (-0.1, 0.0, float("nan"), float("inf")):

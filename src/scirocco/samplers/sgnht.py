@@ -76,7 +76,7 @@ class SGNHT(Sampler):
         """Start at ``position`` with a momentum from N(0, T) and the thermostat at A."""
         scale = jnp.sqrt(jnp.asarray(at(self.temperature, 0), jnp.float32))
         momentum = jax.tree.map(lambda z: (scale * z).astype(z.dtype), normal_like(key, position))
-        start = jnp.asarray(self.diffusion, jnp.result_type(*jax.tree.leaves(position)))
+        start = jnp.asarray(at(self.diffusion, 0), jnp.result_type(*jax.tree.leaves(position)))
         thermostat = jax.tree.map(lambda p: jnp.full_like(p, start), position) if self.per_coordinate else start
         return SGNHTState(position, jnp.int32(0), momentum, thermostat)
 
@@ -84,7 +84,8 @@ class SGNHT(Sampler):
         """One step of the integrator."""
         h = spread(self.step_size, state.step, state.position)
         temperature = at(self.temperature, state.step)
-        diffusion = jax.tree.map(lambda _: self.diffusion * temperature, state.position)
+        injected = at(self.diffusion, state.step) * temperature
+        diffusion = jax.tree.map(lambda _: injected, state.position)
 
         def excess(p: Array, h: Number) -> Array:
             return h * (p * p - temperature)
@@ -117,8 +118,9 @@ class SGNHT(Sampler):
         """
         del precision
         temperature = at(self.temperature, state.step)
+        injected = at(self.diffusion, state.step)
         h = spread(self.step_size, state.step, noise)
-        heat = jax.tree.map(lambda v, h: self.diffusion + h * v / (2 * temperature), noise, h)
+        heat = jax.tree.map(lambda v, h: injected + h * v / (2 * temperature), noise, h)
         if not self.per_coordinate:
             heat = sum(np.sum(leaf) for leaf in jax.tree.leaves(heat)) / size(noise)
             h = sum(np.mean(leaf) for leaf in jax.tree.leaves(h)) / len(jax.tree.leaves(h))
@@ -135,18 +137,18 @@ class SGNHT(Sampler):
 
     def stationary_variance(self, state: SGNHTState, precision: Params, noise: Params, epoch: float = np.inf) -> Params:
         """The linear recursion with the friction that the thermostat has settled at."""
-        temperature = at(self.temperature, state.step)
+        injected = at(self.diffusion, state.step) * at(self.temperature, state.step)
         scheme = {"euler": euler, "badodab": baoab}[self.integrator]
         return jax.tree.map(
-            lambda lam, v, h, xi: stationary_variance(scheme, lam, v, h, xi, self.diffusion * temperature, epoch),
+            lambda lam, v, h, xi: stationary_variance(scheme, lam, v, h, xi, injected, epoch),
             precision, noise, spread(self.step_size, state.step, precision),
             self._friction(state.thermostat, precision),
         )  # fmt: skip
 
     def injected_noise(self, state: SGNHTState, like: Params) -> Params:
         """2 A T / h."""
-        temperature = at(self.temperature, state.step)
-        return jax.tree.map(lambda h: 2 * self.diffusion * temperature / h, spread(self.step_size, state.step, like))
+        injected = at(self.diffusion, state.step) * at(self.temperature, state.step)
+        return jax.tree.map(lambda h: 2 * injected / h, spread(self.step_size, state.step, like))
 
     def drift_scale(self, state: SGNHTState, like: Params) -> Params:
         """h^2, as for SGHMC."""
