@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -169,6 +171,31 @@ def test_the_step_size_meets_the_limit_by_the_samplers_own_law(make):
     if make is sc.SGLD:
         h = report.step_size
         assert np.sqrt((1 + h * 10 / 2) / (1 - h / 2)) - 1 == pytest.approx(0.06, abs=0.02)
+
+
+@dataclass(frozen=True)
+class Halved(sc.Plain):
+    """An estimator of a user's own: the mean of the plain gradient and the exact one, with half of the noise."""
+
+    def init(self, target, position, held):
+        return target.full_likelihood_gradient(position, held), position
+
+    def estimate(self, target, state, position, held, batch):
+        plain, _ = super().estimate(target, (), position, held, batch)
+        full, centre = state
+        exact = jnp.asarray(full, position.dtype) + jnp.asarray(PRECISION - np.eye(3), position.dtype) @ (
+            position - centre
+        )
+        return (plain + exact + target.prior_gradient(position, held)) / 2, state
+
+
+def test_the_noise_of_a_users_estimator_is_its_own():
+    options = {"batch_size": 200, "batching": sc.batches.WithReplacement()}
+    noise = [
+        sc.tune(REGRESSION, sc.SGLD("auto"), jnp.zeros(3), estimator=e, **options).report.noise
+        for e in (sc.Plain(), Halved())
+    ]
+    assert noise[1] == pytest.approx(noise[0] / 4, rel=0.05)  # the same minibatches, at the same draws
 
 
 def test_smaller_limits_give_smaller_steps():

@@ -27,7 +27,7 @@ from jax.flatten_util import ravel_pytree
 
 from scirocco.batches import Strata
 from scirocco.core.types import Array, Data, Key, Params
-from scirocco.estimators import ControlVariate, Estimator, Plain
+from scirocco.estimators import SAGA, SVRG, ControlVariate, Estimator, Plain
 from scirocco.estimators.control_variate import anchor
 from scirocco.gradient.blocks import split
 from scirocco.gradient.kernel import Kernel
@@ -209,10 +209,10 @@ def measure(
         phi = np.float32(np.sqrt(temperature)) * jax.random.normal(key, flat.shape, flat.dtype)
         return unravel(flat + scale.forward(phi)), phi
 
-    if isinstance(estimator, Plain | ControlVariate):
-        state = estimator.init(target, mode, held)
-    else:  # SAGA and SVRG remember gradients of other posterior draws: one such draw stands for them
+    if isinstance(estimator, SAGA | SVRG):  # they remember gradients of other draws: one such draw stands for them
         state, estimator = anchor(target, at_draw(jax.random.fold_in(key, 1))[0], held), ControlVariate()
+    else:
+        state = estimator.init(target, mode, held)
 
     @jax.jit
     def slope(key: Key, state: Any, theta: Params, data: Data) -> tuple[Array, Array]:
