@@ -115,9 +115,10 @@ def test_a_dirichlet_law_has_one_mode():
 
 @pytest.mark.parametrize("apart", [True, False, None])
 def test_reports_are_kept(apart):
-    report = replace(GOOD, r_hat=1.25, r_hat_in="w", started_apart=apart)
+    report = replace(GOOD, r_hat=1.25, r_hat_in="w", started_apart=apart, note="of weights")
     back = BiasReport.from_arrays({name: np.asarray(a) for name, a in report.to_arrays().items()})
     assert str(back) == str(report)
+    assert str(back).endswith("of weights")
     assert (back.r_hat, back.r_hat_in, back.started_apart) == (1.25, "w", apart)
     old = {name: a for name, a in GOOD.to_arrays().items() if not name.startswith("r_hat")}  # of an earlier version
     assert BiasReport.from_arrays(old).r_hat is None

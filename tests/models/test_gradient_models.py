@@ -225,6 +225,7 @@ def test_matrix_factorization_predicts(factored):
     inside = np.mean(np.abs(mean - y[2500:]) < 1.645 * sd)
     assert 0.82 < inside < 0.96  # nine in ten
     assert model.score(pairs[2500:], y[2500:]) > 0.7
+    assert "not about predicted ratings" in str(model.trace_.summary())
 
 
 def test_unseen_users_and_items_follow_the_prior(factored):
@@ -292,6 +293,7 @@ def test_a_network_learns_what_a_line_cannot(tmp_path):
     y = np.where(x[:, 0] * (x[:, 1] - 1000) > 0, "same", "other")
     model = sc.NeuralNetworkClassifier(10, n_draws=50, burn_in=3000, thin=20, random_state=0).fit(x[:500], y[:500])
     assert model.score(x[500:], y[500:]) > 0.9
+    assert "single weights, not about predictions" in str(model.trace_.bias)
     proba = model.predict_proba(x)
     np.testing.assert_allclose(proba.sum(axis=1), 1)
     model.save(tmp_path / "network.npz")

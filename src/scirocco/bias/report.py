@@ -57,6 +57,7 @@ class BiasReport:
     r_hat: float | None = None  # the largest of ``moment_rhat``; None: not measured
     r_hat_in: str = ""  # the variable it was found in
     started_apart: bool | None = None  # None: not known
+    note: str = ""  # of a model: what its sds are those of, and what they are not
 
     @property
     def worst(self) -> tuple[str, float]:
@@ -122,6 +123,8 @@ class BiasReport:
                 f"posterior.\n  The main cause is {cause}: take a smaller step_size"
                 + (f", a larger batch_size or {remedy}" if noisy else "")
             )
+        if self.note:
+            lines.append(f"  {self.note}")
         return "\n".join(lines)
 
     def _agreement(self) -> list[str]:
@@ -151,6 +154,7 @@ class BiasReport:
         rest = {
             "step_size": self.step_size, "exact_steps": self.exact_steps, "stiffest_error": self.stiffest_error,
             "r_hat": self.r_hat, "r_hat_in": self.r_hat_in, "started_apart": self.started_apart,
+            "note": self.note,
         }  # fmt: skip
         return arrays | {name: np.asarray(value) for name, value in rest.items() if value is not None}
 

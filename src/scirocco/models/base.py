@@ -49,6 +49,7 @@ class GradientModel(BaseEstimator):  # type: ignore[misc]
 
     _facts: ClassVar[tuple[str, ...]] = ()  # fitted attributes that are numbers, kept in the file as JSON
     _arrays: ClassVar[tuple[str, ...]] = ()  # and those that are arrays
+    _bias_note: ClassVar[str] = ""  # what the bias report of this model is not about
 
     def _check_run(self) -> None:
         for name, least in (("n_draws", 2), ("burn_in", 0), ("thin", 1), ("n_chains", 1)):
@@ -78,6 +79,8 @@ class GradientModel(BaseEstimator):  # type: ignore[misc]
                 facts=home.facts(self),
             )  # fmt: skip
         self.posterior_ = self.trace_.posterior
+        if self.trace_.bias is not None and self._bias_note:
+            self.trace_.bias = replace(self.trace_.bias, note=self._bias_note)
         if self.trace_.stopped and self.trace_.stopped.startswith("interrupted"):
             warnings.warn(f"the run ended early: {self.trace_.stopped}", stacklevel=4)
 

@@ -72,6 +72,10 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
 
     _facts: ClassVar = ("mean_", "n_users_", "n_items_")
     _arrays: ClassVar = ("seen_users_", "seen_items_")
+    _bias_note: ClassVar[str] = (
+        "This is about single factors and precisions, not about predicted ratings: factors have no names and may turn,\n"
+        "  so that those of different chains cannot agree, and the step is chosen for predictions, long for some"
+    )
 
     def __init__(
         self, n_factors: int = 10, *, noise_precision: float | None = None, precision_shape: float = 1.0,

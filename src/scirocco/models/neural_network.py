@@ -39,6 +39,10 @@ class _Network(GradientModel):
     """What classification and regression share."""
 
     _arrays: ClassVar[tuple[str, ...]] = ("input_mean_", "input_scale_")
+    _bias_note: ClassVar[str] = (
+        "This is about single weights, not about predictions: hidden units have no names and change places, so that\n"
+        "  weights of different chains cannot agree, and the step is chosen for predictions, long for some weights"
+    )
 
     def __init__(
         self, hidden: int = 100, *, activation: str = "tanh", precision_shape: float = 1.0, precision_rate: float = 1.0,
