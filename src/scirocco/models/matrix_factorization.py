@@ -73,7 +73,7 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
     _facts: ClassVar = ("mean_", "n_users_", "n_items_")
     _arrays: ClassVar = ("seen_users_", "seen_items_")
     _bias_note: ClassVar[str] = (
-        "This is about single factors and precisions, not about predicted ratings: factors have no names and may turn,\n"
+        "This is about single factors and precisions, not about predicted ratings: factors have no names, may turn,\n"
         "  so that those of different chains cannot agree, and the step is chosen for predictions, long for some"
     )
 
