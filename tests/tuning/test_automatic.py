@@ -295,6 +295,35 @@ def test_samplers_without_a_law_are_searched_for_in_their_own_coordinates():
     assert 0 < tuned.sampler.step_size < 2 / np.linalg.eigvalsh(PRECISION)[-1]
 
 
+# Boundaries.
+
+
+@pytest.mark.parametrize("start", [1.7, 3.0])
+def test_a_hard_boundary_is_named(start):
+    """The likelihood pulls the mode of the prior's support to its edge at 1.5."""
+    data = RNG.normal(size=200).astype(np.float32)
+    target = sc.Target(lambda r: jnp.where(r > 1.5, -r, -jnp.inf), lambda r, x: -0.5 * (x - r) ** 2, data)
+    with pytest.raises(ValueError, match="point that the search for the mode ended at: the density has a hard bound"):
+        sc.tune(target, sc.SGLD("auto"), jnp.array(start), batch_size=50)
+
+
+def test_a_boundary_within_reach_of_the_posterior_is_named():
+    """Three exponential waiting times: the rate's sd is half of its mode, and zero is two sds away."""
+    data = np.array([0.5, 1.0, 1.5], np.float32)
+    target = sc.Target(lambda r: jnp.where(r > 0, -0.1 * r, -jnp.inf), lambda r, x: jnp.log(r) - r * x, data)
+    with pytest.raises(ValueError, match="within a few posterior sds of the mode: the density has a hard boundary"):
+        sc.tune(target, sc.SGLD("auto"), jnp.array(1.0), batch_size=3)
+
+
+def test_a_boundary_out_of_reach_is_no_hindrance():
+    data = RNG.exponential(size=500).astype(np.float32)
+    target = sc.Target(lambda r: jnp.where(r > 0, -r, -jnp.inf), lambda r, x: jnp.log(r) - r * x, data)
+    trace = sc.sample(target, sc.SGLD("auto"), jnp.array(0.5), num_samples=2000, burn_in=200, batch_size=50)
+    rate = 1 + data.sum(dtype=float)
+    assert trace.mean["theta"] == pytest.approx(501 / rate, rel=0.01)
+    assert np.sqrt(trace.variance["theta"]) == pytest.approx(np.sqrt(501) / rate, rel=0.07)
+
+
 # Wrong use.
 
 
@@ -309,5 +338,10 @@ def test_wrong_use():
         Auto(sd_error=5.0)
     with pytest.raises(TypeError, match="pytree of numbers or \"auto\"; got 'automatic'"):
         sc.SGLD("automatic")
+    for steps in (np.inf, 0, 2.5):
+        with pytest.raises(ValueError, match="steps must be a whole number of at least 1"):
+            sc.find_mode(REGRESSION, jnp.zeros(3), steps=steps)
+    with pytest.raises(ValueError, match="batch_size must be a whole number of at least 1; got 0"):
+        sc.find_mode(REGRESSION, jnp.zeros(3), batch_size=0)
     with pytest.raises(TypeError, match="cyclical needs a sampler with a constant step_size"):
         sc.cyclical(sc.SGLD("auto"), period=10)

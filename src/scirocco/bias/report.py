@@ -260,7 +260,8 @@ def bias_report(
         own_law = sampler.stationary_variance(state, precision, fixed, epoch)
         return jax.tree.map(np.maximum, law(excess), own_law)
 
-    bends = tree({n: _bend(curvature[n], noise[n], ratio[n]) for n in noise})
+    with np.errstate(all="ignore"):
+        bends = tree({n: _bend(curvature[n], noise[n], ratio[n]) for n in noise})
     steepest = jax.tree.map(
         lambda b, s, p: np.where((p > 0) & (b > 0), b * s / temperature, np.nan), bends, observed, proportional
     )

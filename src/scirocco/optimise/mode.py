@@ -10,6 +10,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from scirocco.batches import Arrays, Batch
+from scirocco.core.checks import require_count
 from scirocco.core.types import Array, Params
 from scirocco.optimise.curvature import FULL, curvature
 from scirocco.target import Target, merge
@@ -24,7 +25,7 @@ def find_mode(
     *,
     held: Params = None,
     optimizer: Any = None,
-    steps: int | None = None,
+    steps: int | float | None = None,
     batch_size: int = 1000,
     polish: bool | None = None,
     seed: int = 0,
@@ -38,9 +39,13 @@ def find_mode(
     """
     import optax
 
-    rows = min(batch_size, target.size, target.source.resident_rows)
+    require_count("batch_size", batch_size)
+    if steps is not None:
+        require_count("steps", steps)
+    rows = min(int(batch_size), target.size, target.source.resident_rows)
     if steps is None:
         steps = int(np.clip(2 * target.size // rows, 500, 5000))
+    steps = int(steps)
     if optimizer is None:
         optimizer = optax.adam(optax.cosine_decay_schedule(0.05, max(1, steps)))
     position = _descend(target, initial, held, optimizer, steps, rows, seed)

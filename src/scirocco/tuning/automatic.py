@@ -35,6 +35,7 @@ from scirocco.optimise.curvature import Curvature, curvature
 from scirocco.optimise.mode import find_mode
 from scirocco.samplers.base import Auto, at, automatic, has_law
 from scirocco.samplers.preconditioned import Preconditioned, Scale
+from scirocco.target import Target, merge
 from scirocco.tuning.bandit import search, with_settings
 from scirocco.tuning.report import FAR, Trial, Tuning
 from scirocco.tuning.strata import stratify
@@ -145,13 +146,31 @@ def _located(kernel: Kernel, position: Params, held: Params) -> tuple[Params, Cu
         target, position, held, partial(find_mode, seed=seed)
     )  # the mode, or the estimator's own checks
     mode = start if isinstance(estimator, ControlVariate) else find_mode(target, position, held=held, seed=seed)
+    _require_inside(target, mode, held, "at the point that the search for the mode ended at")
     try:
-        return mode, curvature(target, mode, held, seed=seed)
+        found = curvature(target, mode, held, seed=seed)
+        flat, unravel = ravel_pytree(mode)
+        for key in jax.random.split(jax.random.fold_in(jax.random.key(seed), 11), DRAWS):
+            phi = jax.random.normal(key, flat.shape, flat.dtype)
+            place = "within a few posterior sds of the mode"
+            _require_inside(target, unravel(flat + found.scale.forward(phi)), held, place)
+        return mode, found
     except FloatingPointError:
         raise FloatingPointError(
             'the curvature at the mode is not finite, so step_size="auto" has nothing to start from: give a better '
             "initial position, or a step size"
         ) from None
+
+
+def _require_inside(target: Target, position: Params, held: Params, place: str) -> None:
+    """Reject a density that ends where a chain would go; one that only overflows is left to the search."""
+    value = float(target.log_prior(merge(position, held)))
+    if np.isnan(value) or value == -np.inf:
+        raise ValueError(
+            f"log_prior is {value} {place}: the density has a hard boundary there, which no gradient sampler respects. "
+            "Reparametrise so that every real number is allowed, such as the log of a positive parameter or the logit "
+            "of a probability, and add the log of the change of variables to log_prior"
+        )
 
 
 def _quietest(kernel: Kernel, found: Curvature, mode: Params, held: Params, temperature: float) -> tuple[Kernel, Noise]:
