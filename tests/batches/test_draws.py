@@ -146,3 +146,11 @@ def test_draws_are_the_same_in_double_precision(batching):
     with jax.enable_x64(True):
         found, _ = draws(batching, 40, 5, 50)
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("kind", [Shuffled, RandomBlocks])
+@pytest.mark.parametrize("wrong", [0, -(2**63), True])
+def test_min_blocks_must_be_a_positive_whole_number(kind, wrong):
+    """A large negative one made the search for a block length endless."""
+    with pytest.raises(ValueError, match="min_blocks must be a whole number of at least 1"):
+        kind(min_blocks=wrong)

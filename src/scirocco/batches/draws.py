@@ -22,6 +22,7 @@ from scirocco.core.keys import Use, fold
 from scirocco.core.parts import part
 from scirocco.core.program import program_part
 from scirocco.core.types import Array, Data, Key
+from scirocco.core.checks import require_count
 
 MAX_ORDER = 32_768  # entries of the epoch's order: it is carried through the loop, so it must stay small
 
@@ -94,6 +95,9 @@ class Shuffled(Batching):
     """
 
     min_blocks: int = 1000
+
+    def __post_init__(self) -> None:
+        require_count("min_blocks", self.min_blocks)
 
     def bind(self, total: int, resident: int, batch_size: int, order: np.ndarray | None, ring: bool) -> Draw:
         """Choose the block length."""
