@@ -41,3 +41,15 @@ def test_wrong_input():
         extrapolate(np.zeros((1, 5)), np.zeros((1, 5, 2)))
     with pytest.raises(ValueError, match="at least 4 draws"):
         extrapolate(np.zeros((1, 3)), np.zeros((1, 3)))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_draws_that_are_not_finite_are_named(bad):
+    good, spoilt = np.zeros((2, 5, 3)), np.zeros((2, 5, 3))
+    spoilt[1, 2, 0] = bad
+    with pytest.raises(ValueError, match=r"draws of coarse must be finite; 1 of 30 .* at \[1, 2, 0\]"):
+        extrapolate(spoilt, good)
+    with pytest.raises(ValueError, match=r"draws of fine must be finite"):
+        extrapolate(good, spoilt)
+    with pytest.raises(ValueError, match="function of the draws of coarse must be finite"):
+        extrapolate(good, good, function=lambda draws: np.full_like(draws, bad))

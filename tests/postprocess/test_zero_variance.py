@@ -136,3 +136,24 @@ def test_wrong_input():
         zero_variance(theta[:, :3], theta[:, :3], slope[:, :3])
     with pytest.raises(ValueError, match="at most 5,000"):
         zero_variance(np.zeros((1, 4)), np.zeros((1, 4, 200)), np.zeros((1, 4, 200)), degree=2)
+
+
+@pytest.mark.parametrize("which", ["values", "positions", "gradients"])
+def test_draws_that_are_not_finite_are_named(which):
+    theta, slope = gaussian(20)
+    given = {"values": theta.copy(), "positions": theta, "gradients": slope}
+    given[which][1, 3, 0] = np.nan
+    with pytest.raises(ValueError, match=rf"{which} must be finite; 1 of 80 .* at \[1, 3, 0\]"):
+        zero_variance(**given)
+    with pytest.raises(ValueError, match=rf"{which} must be finite"):
+        StreamingZeroVariance().add(*(given[name][1] for name in ("values", "positions", "gradients")))
+
+
+@pytest.mark.parametrize("ridge", [-1, -1e-12, np.nan])
+def test_a_negative_ridge_is_refused(ridge):
+    theta, slope = gaussian(20)
+    with pytest.raises(ValueError, match="ridge must be finite and at least 0"):
+        zero_variance(theta, theta, slope, ridge=ridge)
+    with pytest.raises(ValueError, match="ridge must be finite and at least 0"):
+        StreamingZeroVariance(ridge=ridge)
+    assert np.all(np.isfinite(zero_variance(theta, theta, slope, ridge=0).mean))

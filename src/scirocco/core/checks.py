@@ -64,3 +64,14 @@ def real_array(name: str, value: Any, *, least: float = -np.inf, open_end: bool 
 def positive_array(name: str, value: Any) -> np.ndarray:
     """A value as a float64 array, finite and positive."""
     return real_array(name, value, least=0.0, open_end=True)
+
+
+def require_finite(name: str, array: np.ndarray) -> None:
+    """Reject draws with NaN or infinities, with the place of the first one."""
+    good = np.isfinite(array)
+    if not good.all():
+        where = np.unravel_index(int(np.argmin(good)), array.shape)
+        raise ValueError(
+            f"{name} must be finite; {good.size - int(good.sum())} of {good.size} entries are NaN or infinite, "
+            f"the first at {list(map(int, where))}"
+        )

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scirocco.core.checks import positive_array
+from scirocco.core.checks import positive_array, require_finite
 from scirocco.run.convergence import standard_error
+from scirocco.diagnostics.convergence import standard_error
 
 if TYPE_CHECKING:
     from scirocco.run.trace import Trace
@@ -51,7 +52,8 @@ def extrapolate(
     positive_array("order", order)
     if not ratio > 1:
         raise ValueError(f"ratio must be above 1, the larger step over the smaller; got {ratio!r}")
-    (m1, e1), (m2, e2) = (_estimate(run, function, name) for run in (coarse, fine))
+    runs = (("coarse", coarse), ("fine", fine))
+    (m1, e1), (m2, e2) = (_estimate(which, run, function, name) for which, run in runs)
     if m1.shape != m2.shape:
         raise ValueError(f"the two runs must estimate the same quantity; got shapes {m1.shape} and {m2.shape}")
     power = ratio**order
@@ -62,7 +64,7 @@ def extrapolate(
     return Extrapolated(mean, se, (m1 - m2) / share, np.hypot(e1, e2) / share)
 
 
-def _estimate(run: Trace | Any, function: Any, name: str | None) -> tuple[np.ndarray, np.ndarray]:
+def _estimate(which: str, run: Trace | Any, function: Any, name: str | None) -> tuple[np.ndarray, np.ndarray]:
     if hasattr(run, "posterior"):
         found = run.posterior
         names = [str(n) for n in found.data_vars]
@@ -72,8 +74,10 @@ def _estimate(run: Trace | Any, function: Any, name: str | None) -> tuple[np.nda
             raise ValueError(f"the trace has no variable {name!r}; it has {names}")
         run = found[name or names[0]].values
     draws = np.asarray(run, np.float64)
+    require_finite(f"the draws of {which}", draws)
     if function is not None:
         draws = np.asarray(function(draws), np.float64)
+        require_finite(f"function of the draws of {which}", draws)
     if draws.ndim < 2 or draws.shape[1] < 4:
         raise ValueError(f"draws must have shape (chain, draw, ...) with at least 4 draws; got {draws.shape}")
     flat = draws.reshape(*draws.shape[:2], -1)

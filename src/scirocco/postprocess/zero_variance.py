@@ -24,8 +24,9 @@ from typing import Any
 
 import numpy as np
 
-from scirocco.core.checks import require_count
+from scirocco.core.checks import real_array, require_count, require_finite
 from scirocco.run.convergence import standard_error
+from scirocco.diagnostics.convergence import standard_error
 
 PENALTIES = np.concatenate([[0.0], 10.0 ** np.arange(-10.0, 4.0)])  # relative to the mean square of the columns
 MOST_COLUMNS = 5000
@@ -77,6 +78,7 @@ def zero_variance(
     calls this with what a run has kept.
     """
     _require_degree(degree)
+    _require_ridge(ridge)
     theta, slope, wanted = (np.asarray(a, np.float64) for a in (positions, gradients, values))
     if theta.ndim != 3 or theta.shape != slope.shape or wanted.shape[:2] != theta.shape[:2]:
         raise ValueError(
@@ -85,6 +87,7 @@ def zero_variance(
         )
     if theta.shape[1] < 4:
         raise ValueError(f"at least 4 draws from each chain are needed; got {theta.shape[1]}")
+    _require_finite(wanted, theta, slope)
     _require_columns(theta.shape[2], degree)
     centre = theta.mean(axis=(0, 1))  # a shift of the origin changes the span of the columns by nothing
     columns = control_variates(theta - centre, slope, degree)
@@ -104,6 +107,16 @@ def zero_variance(
 def _require_degree(degree: int) -> None:
     if degree not in (1, 2):
         raise ValueError(f"degree must be 1 or 2; got {degree!r}")
+
+
+def _require_ridge(ridge: float | None) -> None:
+    if ridge is not None and real_array("ridge", ridge, least=0.0).ndim:
+        raise ValueError(f"ridge must be one number; got {ridge!r}")
+
+
+def _require_finite(values: np.ndarray, positions: np.ndarray, gradients: np.ndarray) -> None:
+    for name, array in (("values", values), ("positions", positions), ("gradients", gradients)):
+        require_finite(name, array)
 
 
 def _require_columns(d: int, degree: int) -> None:
@@ -159,6 +172,7 @@ class StreamingZeroVariance:
 
     def __init__(self, *, degree: int = 1, ridge: float = 1e-10, stretch: int = 50) -> None:
         _require_degree(degree)
+        _require_ridge(ridge)
         require_count("stretch", stretch)
         self.degree, self.ridge, self.stretch = degree, ridge, stretch
         self.count = 0
@@ -173,6 +187,7 @@ class StreamingZeroVariance:
                 f"values, positions and gradients must have shapes (draw, ...), (draw, d) and (draw, d); got "
                 f"{wanted.shape}, {theta.shape}, {slope.shape}"
             )
+        _require_finite(wanted, theta, slope)  # one of them would spoil the sums for good
         if not self.count:
             _require_columns(theta.shape[1], self.degree)
             self._shape, self._origin = wanted.shape[1:], theta.mean(axis=0)
