@@ -91,6 +91,14 @@ def test_texts(tmp_path):
     assert given.load().lengths.tolist() == [0, 2]  # the first document has no word of the vocabulary and is kept
 
 
+@pytest.mark.parametrize("name", ["b.JSONL", "b.NDJSON", "b.ndjson", "b.Jsonl"])
+def test_suffixes_in_upper_case_are_suffixes(tmp_path, name):
+    (tmp_path / name).write_text(json.dumps({"text": "wind"}) + "\n", encoding="utf-8")
+    assert list(read_texts(tmp_path / name)) == ["wind"]
+    (tmp_path / "A.TXT").write_text("sand", encoding="utf-8")
+    assert list(read_texts(tmp_path)) == ["sand"]
+
+
 def test_blocks_of_many_texts(tmp_path, monkeypatch):
     from scirocco.corpora import text
 
@@ -118,6 +126,37 @@ def test_blocks_of_many_texts(tmp_path, monkeypatch):
 def test_bad_input(tmp_path, call, words):
     with pytest.raises((ValueError, FileNotFoundError), match=words):
         call(tmp_path)
+
+
+@pytest.mark.parametrize("array", ["starts", "words", "numbers"])
+def test_damage_in_a_chunk_is_noticed_and_its_file_is_named(tmp_path, monkeypatch, array):
+    """A changed byte, a cut file, a missing one: never other documents than those that were written."""
+    from scirocco.corpora import store
+
+    monkeypatch.setattr(store, "CHUNK", 64)  # several chunks of each array
+    corpus = write_corpus(tmp_path / "corpus", [COUNTS], 30)
+    chunk = corpus.path / "corpus.zarr" / array / "c" / "2"
+    whole = chunk.read_bytes()
+    for place in range(len(whole)):  # every byte, the checksum's own too
+        chunk.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
+        with pytest.raises(ValueError, match=rf"corpus is damaged: .*{array}/c/2 cannot be read.*restore it"):
+            Corpus(corpus.path).load()
+    chunk.write_bytes(whole[:-7])
+    with pytest.raises(ValueError, match=rf"{array}/c/2 cannot be read"):
+        Corpus(corpus.path).load()
+    chunk.unlink()
+    with pytest.raises(ValueError, match=rf"{array}/c/2 is missing; restore it"):
+        Corpus(corpus.path).load()
+    chunk.write_bytes(whole)
+    assert np.array_equal(Corpus(corpus.path).load().word_counts(), COUNTS.sum(axis=0))
+
+
+@pytest.mark.parametrize("place", ["zarr.json", "words/zarr.json"])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"zarr_format": 3}', '{"zarr_format": 3, "node_type": "group"}'])
+def test_a_damaged_description_is_one_error(stored, place, text):
+    (stored.path / "corpus.zarr" / place).write_text(text)
+    with pytest.raises(ValueError, match=r"damaged"):
+        Corpus(stored.path)
 
 
 def test_damage_is_named(tmp_path, stored):

@@ -9,8 +9,9 @@ A corpus is a folder with a Zarr v3 group ``corpus.zarr`` and a file ``vocabular
 | ``numbers`` | int32 | how often it occurs |
 
 and the attributes ``format``, ``documents``, ``tokens`` and ``vocabulary`` (its size), written last: a folder without
-them is the rest of a writing that was interrupted, and is written over. The fill value is -1, so that a chunk that is
-missing is noticed. Reading holds one block of documents at a time.
+them is the rest of a writing that was interrupted, and is written over. Chunks end with a checksum (the codec crc32c),
+and every chunk of a part that is read must exist: damage is an error that names the file, never other documents.
+Reading holds one block of documents at a time.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from scirocco.corpora.documents import Documents
 FORMAT = 1
 CHUNK = 2**18  # entries
 BLOCK_ENTRIES = 2**20
+REMEDY = "restore it from a copy, or delete the folder and write the corpus again"
 
 
 class Corpus:
@@ -41,23 +43,32 @@ class Corpus:
         stored = self.path / "corpus.zarr"
         if not stored.is_dir():
             raise FileNotFoundError(f"{self.path} holds no corpus: corpus.zarr is missing")
+        place = stored / "zarr.json"
         try:
             group = zarr.open_group(str(stored), mode="r")
             facts: dict[str, Any] = dict(group.attrs)
-            self._starts, self._words, self._numbers = (group[name] for name in ("starts", "words", "numbers"))
-        except (KeyError, ValueError, OSError) as error:
-            raise ValueError(f"{self.path} is damaged or not a corpus: {error}") from error
+            arrays: list[Any] = []
+            for name in ("starts", "words", "numbers"):
+                place = stored / name / "zarr.json"
+                arrays.append(group[name])
+                _ = arrays[-1].shape, arrays[-1].chunks  # a group in its place has none
+        except Exception as error:  # Zarr has no common class for what a damaged description raises
+            raise ValueError(f"{place} is damaged or not part of a corpus: {error}; {REMEDY}") from error
+        self._starts, self._words, self._numbers = arrays
         if facts.get("format") != FORMAT:
             found = facts.get("format")
             raise ValueError(f"{self.path} is damaged, or its writing was interrupted: format {found}, not {FORMAT}")
-        self.size, self.tokens, self.vocabulary = (int(facts[n]) for n in ("documents", "tokens", "vocabulary"))
-        if self._starts.shape != (self.size + 1,) or self._words.shape != self._numbers.shape:  # type: ignore[union-attr]
+        try:
+            self.size, self.tokens, self.vocabulary = (int(facts[n]) for n in ("documents", "tokens", "vocabulary"))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{stored / 'zarr.json'} is damaged: no valid attribute {error}; {REMEDY}") from error
+        if self._starts.shape != (self.size + 1,) or self._words.shape != self._numbers.shape:
             raise ValueError(f"{self.path} is damaged: its arrays do not fit each other")
         if len(self.words) != self.vocabulary:
             raise ValueError(
                 f"{self.path} is damaged: vocabulary.txt has {len(self.words)} words, not {self.vocabulary}"
             )
-        entries = max(1, self._words.shape[0])  # type: ignore[union-attr]
+        entries = max(1, self._words.shape[0])
         self.block_size = int(np.clip(block_entries * self.size // entries, 1, max(1, self.size)))
 
     @property
@@ -75,19 +86,30 @@ class Corpus:
 
     def read(self, begin: int, end: int) -> Documents:
         """Documents ``begin`` to ``end``."""
-        starts = self._part(self._starts, begin, end + 1)
-        if starts[0] < 0 or np.any(np.diff(starts) < 0) or starts[-1] > self._words.shape[0]:  # type: ignore[union-attr]
+        starts = self._part("starts", self._starts, begin, end + 1)
+        if starts[0] < 0 or np.any(np.diff(starts) < 0) or starts[-1] > self._words.shape[0]:
             raise ValueError(f"{self.path} is damaged: documents {begin} to {end} have no valid borders")
-        words, numbers = (self._part(a, starts[0], starts[-1]) for a in (self._words, self._numbers))
+        words = self._part("words", self._words, starts[0], starts[-1])
+        numbers = self._part("numbers", self._numbers, starts[0], starts[-1])
         if words.size and not (words.min() >= 0 and words.max() < self.vocabulary and numbers.min() > 0):
             raise ValueError(f"{self.path} is damaged: documents {begin} to {end} have words outside the vocabulary")
         return Documents(starts - starts[0], words, numbers, self.vocabulary)
 
-    def _part(self, array: Any, begin: int, end: int) -> np.ndarray:
+    def _part(self, name: str, array: Any, begin: int, end: int) -> np.ndarray:
+        """Entries ``begin`` to ``end`` of an array, after a look at whether all their chunks exist.
+
+        Zarr reads a missing chunk as fill values without a word.
+        """
+        folder, width = self.path / "corpus.zarr" / name / "c", array.chunks[0]
+        chunks = [folder / str(k) for k in range(begin // width, -(-end // width) if end > begin else 0)]
+        for chunk in chunks:
+            if not chunk.is_file():
+                raise ValueError(f"{self.path} is damaged: {chunk} is missing; {REMEDY}")
         try:
             return np.asarray(array[begin:end])
-        except (RuntimeError, ValueError, OSError) as error:  # of a chunk that cannot be decoded
-            raise ValueError(f"{self.path} is damaged: {error}") from error
+        except Exception as error:  # of a checksum, of Zstandard, of the file system: no common class
+            bad = next((c for c in chunks if not _readable(array, int(c.name))), folder)
+            raise ValueError(f"{self.path} is damaged: {bad} cannot be read, {error}; {REMEDY}") from error
 
     def block(self, number: int) -> Documents:
         """Block ``number``, from 0."""
@@ -108,6 +130,14 @@ class Corpus:
 
     def __repr__(self) -> str:
         return f"<Corpus: {self.size:,} documents, {self.tokens:,} tokens, {self.vocabulary:,} words, in {self.path}>"
+
+
+def _readable(array: Any, chunk: int) -> bool:
+    try:
+        array[chunk * array.chunks[0] : (chunk + 1) * array.chunks[0]]
+    except Exception:
+        return False
+    return True
 
 
 def _is_whole(folder: Path) -> bool:
@@ -132,6 +162,7 @@ def write_corpus(path: str | Path, blocks: Iterable[Any], vocabulary: Sequence[s
     (2, 6, ['sun', 'wind', 'sand'])
     """
     import zarr
+    from zarr.codecs import Crc32cCodec, ZstdCodec
 
     folder = Path(path)
     if (folder / "corpus.zarr").exists() and _is_whole(folder):
@@ -144,7 +175,9 @@ def write_corpus(path: str | Path, blocks: Iterable[Any], vocabulary: Sequence[s
     folder.mkdir(parents=True, exist_ok=True)
     group = zarr.open_group(str(folder / "corpus.zarr"), mode="w")
     arrays = {
-        name: group.create_array(name, shape=(size,), chunks=(CHUNK,), dtype=dtype, fill_value=-1)
+        name: group.create_array(
+            name, shape=(size,), chunks=(CHUNK,), dtype=dtype, fill_value=-1, compressors=[ZstdCodec(), Crc32cCodec()]
+        )
         for name, size, dtype in (("starts", 1, "int64"), ("words", 0, "int32"), ("numbers", 0, "int32"))
     }
     arrays["starts"][:] = np.zeros(1, np.int64)

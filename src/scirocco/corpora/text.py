@@ -45,9 +45,9 @@ class Tokenizer:
 
 
 def read_texts(paths: str | Path | Iterable[str | Path], *, field: str = "text") -> Iterator[str]:
-    """Documents one by one: each line of a ``.jsonl`` file (its ``field``), else each line of a text file.
+    """Documents one by one: each line of a ``.jsonl`` or ``.ndjson`` file (its ``field``), else of a text file.
 
-    A folder stands for the text files in it, each one document.
+    A folder stands for the ``.txt`` files in it, each one document. Suffixes may be in upper case.
     """
     for path in [Path(paths)] if isinstance(paths, str | Path) else [Path(p) for p in paths]:
         try:
@@ -58,7 +58,7 @@ def read_texts(paths: str | Path | Iterable[str | Path], *, field: str = "text")
 
 def _texts_of(path: Path, field: str) -> Iterator[str]:
     if path.is_dir():
-        for file in sorted(path.glob("*.txt")):
+        for file in sorted(file for file in path.iterdir() if file.suffix.lower() == ".txt"):
             yield file.read_text(encoding="utf-8")
         return
     if not path.is_file():
@@ -67,7 +67,7 @@ def _texts_of(path: Path, field: str) -> Iterator[str]:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
-            if path.suffix not in (".jsonl", ".ndjson"):
+            if path.suffix.lower() not in (".jsonl", ".ndjson"):
                 yield line
                 continue
             try:
