@@ -188,6 +188,32 @@ def test_minibatches_of_a_sorted_file_are_mixed(tmp_path):
     seen.close()
 
 
+@pytest.mark.slow
+def test_scir_on_sorted_codes_is_scir_on_shuffled_ones(tmp_path, monkeypatch):
+    """Contiguous blocks gave sds 40 % too large, and the report did not know."""
+    from scirocco.batches import stream
+
+    monkeypatch.setattr(stream, "PIECES_PER_BLOCK", 400)  # pieces of several rows
+    codes, sds = np.repeat(np.arange(4), [2000, 4000, 6000, 8000]).astype(np.int32), []
+    for name, rows in (("sorted", codes), ("shuffled", np.random.default_rng(1).permutation(codes))):
+        np.save(tmp_path / f"{name}.npy", rows)
+        source = sc.batches.MemoryMapped(tmp_path / f"{name}.npy", block_bytes=8000)
+        assert source.piece == 5
+        trace = sc.sample_dirichlet(
+            source, 1.0, sc.SCIR(0.01), categories=4, batch_size=400, num_samples=1500, burn_in=500, thin=10, seed=1
+        )
+        sds.append(np.sqrt(trace.variance["omega"]))
+        between = np.corrcoef(trace.posterior["omega"].values[:, :, 0])[np.triu_indices(4, 1)]
+        assert np.abs(between).max() < 0.4  # 75 independent draws of each chain; chains that shared blocks had 0.8
+    # 4 * 15,000 * 0.01 / 2 = 300 independent draws of three free entries: an error of 2.4 % of each average.
+    assert np.mean(sds[0] / sds[1]) == pytest.approx(1, abs=0.1)
+    share = np.bincount(codes) / len(codes)
+    exact = np.sqrt(share * (1 - share) / len(codes))
+    assert np.mean(sds[0] / exact) == pytest.approx(
+        1.05, abs=0.1
+    )  # at most 1.12, by the law of independent minibatches
+
+
 def test_codes_on_disk(tmp_path):
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     many = np.tile(CODES, 20)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import scirocco as sc
-from scirocco.batches import Arrays, Arrow, MemoryMapped, Parquet
+from scirocco.batches import Arrays, Arrow, MemoryMapped, Parquet, shuffle_to
+from scirocco.batches import stream as on_disk
+from scirocco.batches.order import Order
 from scirocco.batches.stream import Loader
 
 SIZE = 1003
@@ -65,6 +69,123 @@ def test_blocks_of_an_epoch_have_no_row_twice_and_mix_the_file(stream):
     again = stream.block(7, 200, 0)
     np.testing.assert_array_equal(block["y"], again["y"])
     assert not np.array_equal(epoch[0], np.asarray(stream.block(7, 200, 5)["y"]))
+
+
+def test_chains_read_in_orders_of_their_own(stream):
+    first, second = (np.asarray(stream.block(7, 200, 1, chain)["y"]) for chain in (0, 1))
+    np.testing.assert_array_equal(first, stream.block(7, 200, 1)["y"])
+    assert len(np.intersect1d(first, second)) < 100  # 40 of 200 by chance
+    loader = Loader(stream, 7, 200, chain=1)
+    try:
+        np.testing.assert_array_equal(loader.get(1)["y"], second)
+    finally:
+        loader.close()
+
+
+@pytest.mark.parametrize(
+    ("total", "piece", "stretch"),
+    [(1, 1, 1), (12, 1, 4), (1000, 1, 90), (1003, 7, 200), (1003, 7, 1003), (50, 60, 20), (997, 3, 700)],
+)
+def test_an_order_has_every_row_once_and_its_stretches_are_spread(total, piece, stretch):
+    order = Order(total, min(piece, total), stretch, np.random.default_rng(1))
+    cuts = [0, *range(stretch // 2, total, stretch), total]
+    parts = [order.pieces(low, high) for low, high in pairwise(cuts)]
+    assert [n.sum() for _, n in parts] == np.diff(cuts).tolist()
+    starts, lengths = (np.concatenate(a) for a in zip(*parts, strict=True))
+    assert lengths.min() > 0
+    rows = np.concatenate([np.arange(s, s + n) for s, n in zip(starts, lengths, strict=True)])
+    np.testing.assert_array_equal(np.sort(rows), np.arange(total))
+    if stretch > 8 * piece:  # an eighth of the file has an eighth of a stretch, up to pieces at its ends
+        found = np.histogram(rows[100 : 100 + stretch], bins=8, range=(0, total))[0]
+        assert np.all(np.abs(found - len(rows[100 : 100 + stretch]) / 8) <= 4 * piece)
+
+
+def test_blocks_of_a_sorted_file_are_like_the_whole(tmp_path, monkeypatch):
+    """Pieces of 24 rows: 417 of them chosen at random would have means with an error of sd / 20."""
+    monkeypatch.setattr(on_disk, "PIECES_PER_BLOCK", 400)
+    values = np.sort(np.random.default_rng(0).normal(size=100_000)).astype(np.float32)
+    np.save(tmp_path / "x.npy", values)
+    source = MemoryMapped(tmp_path / "x.npy", block_bytes=40_000)
+    assert source.piece == 25
+    for chain in range(2):
+        blocks = [np.asarray(source.block(0, 10_000, k, chain)) for k in range(20)]
+        # A random sample of 10,000 rows has a mean with the error 0.01 and a variance with the error 0.014.
+        assert np.std([b.mean() for b in blocks]) < 0.01
+        assert np.std([b.var() for b in blocks]) < 0.014
+        assert abs(np.mean(blocks) - values.mean()) < 0.005
+
+
+@pytest.mark.parametrize("kind", ["parquet", "compressed arrow", "arrow"])
+def test_groups_of_a_sorted_file_are_mixed(tmp_path, monkeypatch, kind):
+    """Groups that do not fit into memory together are taken in waves from all over the file, and the user is told."""
+    monkeypatch.setattr(on_disk, "CACHED_BYTES", 1)
+    values = np.sort(np.random.default_rng(0).normal(size=100_000)).astype(np.float32)
+    table, path = pa.table({"x": values}), tmp_path / "data"
+    if kind == "parquet":
+        pq.write_table(table, path, row_group_size=500)
+    else:
+        options = pa.ipc.IpcWriteOptions(compression="lz4" if kind.startswith("compressed") else None)
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema, options=options) as writer:
+            writer.write_table(table, max_chunksize=500)
+    source = (Parquet if kind == "parquet" else Arrow)(path, block_bytes=20_000)
+    if kind == "arrow":
+        assert source.mapped
+        blocks = [np.asarray(source.block(0, 5000, k)["x"]) for k in range(20)]
+    else:
+        assert source.wave == 40
+        with pytest.warns(UserWarning, match="rows look sorted: the mean of column x.*shuffle_to"):
+            blocks = [np.asarray(source.block(0, 5000, k)["x"]) for k in range(20)]
+        assert sum(len(c["x"]) for c in source._cache.values()) <= 20_000
+    assert len(np.unique(np.concatenate(blocks))) == len(np.unique(values))
+    # 10 groups of 500 taken at random: 0.3; random rows: 0.014
+    assert np.std([b.mean() for b in blocks]) < (0.014 if kind == "arrow" else 0.04)
+    source.block(0, 5000, 20)  # told once
+
+
+def test_rows_in_random_order_do_not_look_sorted(tmp_path, monkeypatch):
+    monkeypatch.setattr(on_disk, "CACHED_BYTES", 1)
+    rng = np.random.default_rng(0)
+    table = pa.table({"x": rng.standard_cauchy(20_000), "rare": rng.random(20_000) < 1e-3, "one": np.full(20_000, 0.1)})
+    pq.write_table(table, tmp_path / "data.parquet", row_group_size=200)
+    source = Parquet(tmp_path / "data.parquet", block_bytes=20_000)
+    assert source.wave < len(source.lengths)
+    for number in range(2 * source.size // source.resident_rows):
+        source.block(0, source.resident_rows, number)
+    assert len(source._seen) >= 64
+
+
+def test_shuffling_to_disk(stream, tmp_path):
+    shuffled = shuffle_to(tmp_path / "new", stream, seed=3, block_bytes=100 * 16)
+    rows = shuffled.first(SIZE)
+    order = rows["y"]
+    assert order.dtype == np.int32
+    np.testing.assert_array_equal(np.sort(order), Y)
+    np.testing.assert_array_equal(rows["x"], X[order])
+    # In random order ranks and places have a correlation with the sd 1 / sqrt(N).
+    assert abs(np.corrcoef(order, Y)[0, 1]) < 4 / np.sqrt(SIZE)
+    assert abs(np.corrcoef(order[1:], order[:-1])[0, 1]) < 4 / np.sqrt(SIZE)
+    again = shuffle_to(tmp_path / "again", stream, seed=3, block_bytes=100 * 16)
+    np.testing.assert_array_equal(again.first(SIZE)["y"], order)
+    other = shuffle_to(tmp_path / "other", {"x": X, "y": Y}, seed=4)
+    assert not np.array_equal(other.first(SIZE)["y"], order)
+    with pytest.raises(FileExistsError, match="exists already"):
+        shuffle_to(tmp_path / "new", stream)
+    assert not (tmp_path / "new.part").exists()
+
+
+def test_sgld_on_a_sorted_file_is_sgld_on_a_shuffled_one(tmp_path, monkeypatch):
+    """Blocks of 64 contiguous pieces gave more than twice the sd. Pieces of 25 rows, 10 blocks an epoch."""
+    monkeypatch.setattr(on_disk, "PIECES_PER_BLOCK", 400)
+    values, sds = np.sort(np.random.default_rng(0).normal(size=100_000)).astype(np.float32), []
+    for name, rows in (("sorted", values), ("shuffled", np.random.default_rng(1).permutation(values))):
+        np.save(tmp_path / f"{name}.npy", rows)
+        source = MemoryMapped(tmp_path / f"{name}.npy", block_bytes=40_000)
+        target = sc.Target(lambda m: 0.0 * m, lambda m, x: -0.5 * (x - m) ** 2, source)
+        trace = sc.sample(target, sc.SGLD(1e-7), jnp.float32(0), num_samples=1500, burn_in=1000, thin=20,
+                          batch_size=1000, chains=4, seed=2)  # fmt: skip
+        sds.append(float(np.sqrt(trace.variance["theta"]) * np.sqrt(100_000)))
+    # h lambda = 0.01: about 4 * 30,000 * 0.01 / 2 = 600 independent draws, so an error of 3 % each.
+    assert sds[0] == pytest.approx(sds[1], rel=0.1)
 
 
 def test_every_row_is_read_equally_often(stream):

@@ -10,6 +10,7 @@ import numpy as np
 from scirocco.batches.arrays import Arrays
 from scirocco.batches.base import Batch, Source
 from scirocco.batches.draws import Batching, RandomBlocks, Shuffled, Weighted, WithReplacement
+from scirocco.batches.shuffle import shuffle_to
 from scirocco.batches.strata import Strata
 from scirocco.batches.stream import Arrow, MemoryMapped, Parquet, Stream
 
@@ -28,6 +29,7 @@ __all__ = [
     "Weighted",
     "WithReplacement",
     "as_source",
+    "shuffle_to",
 ]
 
 

@@ -1,9 +1,14 @@
 """Data on disk, larger than memory: resident blocks, the next one read while the current one is used.
 
-A file is a list of pieces (ranges of rows, or the row groups of a Parquet file). Each epoch puts the pieces in a new
-random order; the rows of the pieces, in that order and starting from a random row of the ring they form, are cut into
-resident blocks of equal size, and the rows of a block are shuffled in memory. A block therefore mixes rows from
-many places of the file, and block number b is a function of the seed and b alone: a run can resume anywhere.
+Each epoch puts the rows in a new random order, in pieces of a few rows, that is cut into resident blocks of equal size
+from a random place on; the rows of a block are shuffled in memory. A block has pieces from every part of the file
+(``batches.order``), so that rows may be sorted. Block number b is a function of the seed, the chain and b alone: a run
+can resume anywhere, and chains can read in orders of their own.
+
+A file that is mapped into memory can be read piece by piece. Row groups of Parquet files and compressed record batches
+of Arrow files must be decoded as a whole: a wave of groups from all over the file, as many as fit in a cache of a few
+blocks, is decoded and cut into the pieces of the blocks of that wave. Where groups are large and the rows sorted this
+is not enough, and ``shuffle_to`` writes the rows once in random order.
 
 The minibatches of one block come from its rows only. Choose ``block_bytes`` as large as memory allows: the larger
 the block, the closer the draws are to those from the whole file.
@@ -11,8 +16,11 @@ the block, the closer the draws are to those from the whole file.
 
 from __future__ import annotations
 
+import threading
+import warnings
 import zlib
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -25,96 +33,152 @@ import numpy as np
 from scirocco.batches.base import check_rows, leading_size, row_bytes, row_struct
 from scirocco.core.trees import named_leaves
 from scirocco.core.types import Data
+from scirocco.batches.order import Order
+from scirocco.core.checks import require_count
 
 BLOCK_BYTES = 64 * 2**20
-PIECES_PER_BLOCK = 64
+PIECES_PER_BLOCK = 4096  # at least, if the block has as many rows
+PIECE_BYTES = 4096  # pieces of mapped files are not larger; of blocks below 16 MB they are smaller
+GATHERED_BYTES = 4 * 2**20  # that are on their way into a block at a time
+CACHED_BLOCKS = 4  # decoded groups take as much memory as this many blocks,
+CACHED_BYTES = 16 * 2**20  # but may always take this
+MAPPED_GROUPS = 1024  # in one block, of groups that need no decoding
+LOOKED_AT = (8, 64)  # groups: least and most, for a judgement on whether rows are sorted
+SORTED_RATIO = 10.0
 
 
 class Stream(ABC):
-    """What the sources on disk share. A subclass sets ``lengths`` and reads rows of a piece."""
+    """What the sources on disk share. A subclass sets ``lengths``, ``piece`` and ``wave`` and reads rows of a group."""
 
-    lengths: np.ndarray  # rows of each piece
+    lengths: np.ndarray  # rows of each group: what is decoded at once, or the whole of a mapped file
+    piece: int  # rows that stay together
+    wave: int  # groups that blocks may be made of at a time
     size: int
     example: Data
     resident_rows: int
 
     @abstractmethod
-    def read(self, piece: int, start: int, stop: int) -> Data:
-        """Rows ``start`` to ``stop`` of a piece, as arrays of their own (not views of a mapped file)."""
+    def read(self, group: int, start: int, stop: int) -> Data:
+        """Rows ``start`` to ``stop`` of a group, as arrays of their own (not views of a mapped file)."""
+
+    @abstractmethod
+    def take(self, group: int, rows: np.ndarray) -> Data:
+        """Some rows of a group, given in increasing order, as arrays of their own."""
 
     def _set_up(self, example: Data, block_bytes: int) -> None:
+        require_count("block_bytes", block_bytes)
         self.size = int(self.lengths.sum())
         self.example = example
-        rows = max(1, block_bytes // row_bytes(example))
-        self.resident_rows = min(self.size, rows)
+        self.resident_rows = min(self.size, max(1, block_bytes // row_bytes(example)))
 
     def first(self, rows: int) -> Data:
         """The first rows."""
-        return self._rows(np.arange(len(self.lengths)), 0, min(rows, self.size))
+        return self._rows(0, min(rows, self.size))
 
     def in_order(self, rows: int) -> Iterator[Data]:
         """All rows once, in pieces; the next piece is read while the caller works on this one."""
         starts = range(0, self.size, rows)
-        natural = np.arange(len(self.lengths))
         with ThreadPoolExecutor(1) as reader:
-            coming = reader.submit(self._rows, natural, 0, min(rows, self.size))
+            coming = reader.submit(self._rows, 0, min(rows, self.size))
             for start in starts:
                 current = coming.result()
                 after = start + rows
                 if after < self.size:
-                    coming = reader.submit(self._rows, natural, after, min(after + rows, self.size))
+                    coming = reader.submit(self._rows, after, min(after + rows, self.size))
                 check_rows(current, f"rows {start} to {after}")
                 yield current
 
     def fingerprint(self) -> dict[str, Any]:
         """Size, shape of a row, the sums of the first 16 rows (the rest is not read), and how the rows are cut."""
         head = named_leaves(self.first(16), bare="data")
-        cut = [self.resident_rows, zlib.crc32(self.lengths.astype(np.int64).data)]
+        cut = [self.resident_rows, self.piece, self.wave, zlib.crc32(self.lengths.astype(np.int64).data)]
         rows = {n: [str(a.dtype), self.size, list(a.shape[1:]), float(np.sum(a, dtype=float))] for n, a in head.items()}
         return {**rows, "block_bytes": cut}
 
-    def _parts(self, order: np.ndarray, start: int, stop: int) -> Iterator[Data]:
-        """Rows ``start`` to ``stop`` (modulo N) of the pieces put in ``order``, piece by piece."""
-        ends = np.cumsum(self.lengths[order])
-        position = start
+    def _rows(self, start: int, stop: int) -> Data:
+        """Rows ``start`` to ``stop`` as they stand in the file."""
+        ends = np.cumsum(self.lengths)
+        block, position = _Block(stop - start), start
         while position < stop:
-            k = int(np.searchsorted(ends, position % self.size, side="right"))
-            low = int(position % self.size - (ends[k] - self.lengths[order[k]]))
-            high = min(int(self.lengths[order[k]]), low + stop - position)
-            yield self.read(int(order[k]), low, high)
+            k = int(np.searchsorted(ends, position, side="right"))
+            low = position - int(ends[k] - self.lengths[k])
+            high = min(int(self.lengths[k]), low + stop - position)
+            block.put(slice(position - start, position - start + high - low), self.read(k, low, high))
             position += high - low
+        return block.data
 
-    def _rows(self, order: np.ndarray, start: int, stop: int, places: np.ndarray | None = None) -> Data:
-        """The same rows in one block, row i at ``places[i]``; each piece is let go of before the next is read."""
-        places = np.arange(stop - start) if places is None else places
-        block: Data = None
+    def _waves(self, rng: np.random.Generator) -> list[np.ndarray]:
+        """The groups of each wave of an epoch, each wave spread over the file."""
+        groups = len(self.lengths)
+        if groups <= self.wave:
+            return [np.arange(groups)]
+        order = Order(groups, 1, self.wave, rng).pieces(0, groups)[0]
+        return [np.sort(wave) for wave in np.array_split(order, -(-groups // self.wave))]
+
+    def block(self, seed: int, rows: int, number: int, chain: int = 0) -> Data:
+        """Resident block ``number`` of a chain of the run with this seed: shuffled, on the device."""
+        epoch, k = divmod(number, self.size // rows)
+        rng = np.random.default_rng(np.random.SeedSequence([seed, 1, chain, epoch]))
+        waves, phase = self._waves(rng), int(rng.integers(self.size))
+        ends = np.cumsum([self.lengths[wave].sum() for wave in waves])
+        shuffle = np.random.default_rng(np.random.SeedSequence([seed, 2, chain, epoch, k]))
+        places = shuffle.permutation(np.arange(rows, dtype=np.int32 if rows < 2**31 else np.int64))
+        block, position, stop = _Block(rows), phase + k * rows, phase + (k + 1) * rows
         done = 0
-        for part in self._parts(order, start, stop):
-            if block is None:
-                block = jax.tree.map(lambda a: np.empty((stop - start, *a.shape[1:]), a.dtype), part)
-            here = places[done : done + jax.tree.leaves(part)[0].shape[0]]
-            for whole, rows in zip(jax.tree.leaves(block), jax.tree.leaves(part), strict=True):
-                whole[here] = rows
-            done += len(here)
-        return block
+        while position < stop:  # on the ring of all rows
+            w = int(np.searchsorted(ends, position % self.size, side="right"))
+            total = int(self.lengths[waves[w]].sum())
+            low = position % self.size - int(ends[w] - total)
+            high = min(total, low + stop - position)
+            rng = np.random.default_rng(np.random.SeedSequence([seed, 3, chain, epoch, w]))
+            pieces = Order(total, self.piece, rows, rng).pieces(low, high)
+            done = self._gather(waves[w], *pieces, block, places, done)
+            position += high - low
+        check_rows(block.data, f"block {number}")
+        return jax.tree.map(jnp.asarray, block.data)
 
-    def block(self, seed: int, rows: int, number: int) -> Data:
-        """Resident block ``number`` of the run with this seed: shuffled, on the device."""
-        per_epoch = self.size // rows
-        epoch, k = divmod(number, per_epoch)
-        rng = np.random.default_rng(np.random.SeedSequence([seed, 1, epoch]))
-        order, phase = rng.permutation(len(self.lengths)), int(rng.integers(self.size))
-        places = np.random.default_rng(np.random.SeedSequence([seed, 2, epoch, k])).permutation(rows)
-        data = self._rows(order, phase + k * rows, phase + (k + 1) * rows, places)
-        check_rows(data, f"block {number}")
-        return jax.tree.map(jnp.asarray, data)
+    def _gather(
+        self, wave: np.ndarray, starts: np.ndarray, lengths: np.ndarray, block: _Block, places: np.ndarray, done: int
+    ) -> int:
+        """Put the pieces of a wave's rows into the block, in the order of the file: each group is needed once."""
+        order = np.argsort(starts)
+        starts, lengths = starts[order], lengths[order]
+        some = max(1, GATHERED_BYTES // (row_bytes(self.example) * self.piece))
+        borders = np.cumsum(self.lengths[wave])
+        for part in range(0, len(starts), some):
+            n = lengths[part : part + some]
+            ends = np.cumsum(n)
+            rows = np.repeat(starts[part : part + some] - (ends - n), n) + np.arange(ends[-1])
+            at = np.searchsorted(rows, borders)  # where the rows of each group end
+            for k in np.flatnonzero(np.diff(at, prepend=0)):
+                low = at[k - 1] if k else 0
+                inside = rows[low : at[k]] - (borders[k] - self.lengths[wave[k]])
+                block.put(places[done : done + len(inside)], self.take(int(wave[k]), inside))
+                done += len(inside)
+        return done
+
+
+class _Block:
+    """Rows that are put in their places, part by part."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows, self.data = rows, None
+
+    def put(self, places: Any, part: Data) -> None:
+        if self.data is None:
+            self.data = jax.tree.map(lambda a: np.empty((self.rows, *a.shape[1:]), a.dtype), part)
+        for whole, some in zip(jax.tree.leaves(self.data), jax.tree.leaves(part), strict=True):
+            whole[places] = some
 
 
 class Loader:
-    """Hands out the resident blocks of a stream one after the other, reading one ahead in a thread."""
+    """Hands out the resident blocks of a stream one after the other, reading one ahead in a thread.
 
-    def __init__(self, stream: Stream, seed: int, rows: int) -> None:
-        self.stream, self.seed, self.rows = stream, seed, rows
+    ``chain`` chooses the order: each chain has its own.
+    """
+
+    def __init__(self, stream: Stream, seed: int, rows: int, chain: int = 0) -> None:
+        self.stream, self.seed, self.rows, self.chain = stream, seed, rows, chain
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="scirocco-reader")
         self._coming: dict[int, Future[Data]] = {}
         self._current: tuple[int, Data] | None = None
@@ -131,7 +195,7 @@ class Loader:
 
     def _start(self, number: int) -> Future[Data]:
         if number not in self._coming:
-            self._coming[number] = self._reader.submit(self.stream.block, self.seed, self.rows, number)
+            self._coming[number] = self._reader.submit(self.stream.block, self.seed, self.rows, number, self.chain)
         return self._coming[number]
 
     def close(self) -> None:
@@ -149,25 +213,112 @@ class MemoryMapped(Stream):
 
     def __init__(self, arrays: Data, *, block_bytes: int = BLOCK_BYTES) -> None:
         self.arrays = jax.tree.map(lambda a: np.load(a, mmap_mode="r") if isinstance(a, str | Path) else a, arrays)
-        size = leading_size(self.arrays)
-        example = row_struct(self.arrays)
-        piece = max(1, block_bytes // PIECES_PER_BLOCK // row_bytes(example))
-        self.starts = np.arange(0, size, piece)
-        self.lengths = np.diff(np.append(self.starts, size))
-        self._set_up(example, block_bytes)
+        self.lengths = np.array([leading_size(self.arrays)])
+        self._set_up(row_struct(self.arrays), block_bytes)
+        stored = sum(int(np.prod(a.shape[1:])) * a.dtype.itemsize for a in jax.tree.leaves(self.arrays))
+        self.piece, self.wave = _piece(self.resident_rows, stored), 1
 
-    def read(self, piece: int, start: int, stop: int) -> Data:
+    def read(self, group: int, start: int, stop: int) -> Data:
         """Copy rows out of the mapped files."""
-        base = self.starts[piece]
-        return jax.tree.map(lambda a: np.array(a[base + start : base + stop]), self.arrays)
+        del group  # there is one
+        return jax.tree.map(lambda a: np.array(a[start:stop]), self.arrays)
+
+    def take(self, group: int, rows: np.ndarray) -> Data:
+        """Copy rows out of the mapped files."""
+        del group
+        return jax.tree.map(lambda a: _taken(np.asarray(a), rows), self.arrays)
 
 
-class Parquet(Stream):
+class _Grouped(Stream):
+    """Files whose rows come in groups of columns; decoded groups are kept while there is room."""
+
+    transform: Any
+    cached_bytes: int
+    groups: list[tuple[int, int]]  # (file, number in the file)
+
+    @abstractmethod
+    def _decode(self, group: int) -> Any:
+        """The table of a group."""
+
+    def _start(self, groups: list[tuple[int, int]], rows: list[int], transform: Any, block_bytes: int) -> None:
+        require_count("block_bytes", block_bytes)
+        self.groups = [group for group, n in zip(groups, rows, strict=True) if n]
+        self.lengths = np.array([n for n in rows if n])
+        if not len(self.lengths):
+            raise ValueError("data must hold at least one example; the files have no rows")
+        self.transform = transform
+        self._cache: OrderedDict[int, dict[str, np.ndarray]] = OrderedDict()
+        self._lock = threading.Lock()  # chains read in threads of their own
+        self._seen: dict[int, dict[str, tuple[np.ndarray, np.ndarray]]] = {}
+        self._judged = False
+        self.cached_bytes = max(CACHED_BYTES, CACHED_BLOCKS * block_bytes)
+        self._set_up(row_struct(self.read(0, 0, 1)), block_bytes)
+        stored = sum(a.nbytes for a in self._columns(0).values()) / int(self.lengths[0])
+        self.piece = _piece(self.resident_rows, int(stored))
+        self.wave = max(1, int(self.cached_bytes / (stored * self.lengths.mean())))
+
+    def _columns(self, group: int) -> dict[str, np.ndarray]:
+        with self._lock:
+            if group not in self._cache:
+                self._cache[group] = _as_arrays(self._decode(group))
+                while len(self._cache) > 1 and self._full():
+                    self._cache.popitem(last=False)
+            self._cache.move_to_end(group)
+            return self._cache[group]
+
+    def _full(self) -> bool:
+        return sum(a.nbytes for columns in self._cache.values() for a in columns.values()) > self.cached_bytes
+
+    def read(self, group: int, start: int, stop: int) -> Data:
+        """Copy rows of a decoded group."""
+        columns = {name: np.array(a[start:stop]) for name, a in self._columns(group).items()}
+        return self.transform(columns) if self.transform else columns
+
+    def take(self, group: int, rows: np.ndarray) -> Data:
+        """Copy rows of a decoded group."""
+        decoded = self._columns(group)
+        if len(self.lengths) > self.wave and not self._judged:
+            self._judge(group, decoded)
+        columns = {name: _taken(a, rows) for name, a in decoded.items()}
+        return self.transform(columns) if self.transform else columns
+
+    def _judge(self, group: int, decoded: dict[str, np.ndarray]) -> None:
+        """Warn, once, if the means of groups differ far more than those of rows in random order would."""
+        if group in self._seen:
+            return
+        numbers = {name: a.reshape(len(a), -1) for name, a in decoded.items() if a.dtype.kind in "fiub"}
+        with np.errstate(all="ignore"):
+            self._seen[group] = {n: (a.mean(0, dtype=float), a.var(0, dtype=float)) for n, a in numbers.items()}
+        least, most = LOOKED_AT
+        if len(self._seen) < least:
+            return
+        looked = list(self._seen)
+        sizes = self.lengths[looked].astype(float)[:, None]
+        for name in numbers:
+            means, variances = (np.array([self._seen[g][name][i] for g in looked]) for i in (0, 1))
+            between = np.sum(sizes * (means - np.average(means, axis=0, weights=sizes[:, 0])) ** 2, axis=0)
+            within = np.sum(sizes * variances, axis=0) / max(1.0, sizes.sum() - len(looked))
+            ratio = between / (len(looked) - 1) - SORTED_RATIO * within
+            if np.any(ratio > 1e-9 * np.abs(means).max(axis=0) ** 2):  # not of rounding
+                self._judged = True
+                warnings.warn(
+                    f"rows look sorted: the mean of column {name} differs between groups of rows far more than random "
+                    "order would allow. A block is made of whole groups, so minibatches may be far from the data "
+                    "and posterior sds too large: write the rows once in random order with "
+                    "scirocco.batches.shuffle_to(folder, source), or take a larger block_bytes",
+                    UserWarning,
+                    stacklevel=2,
+                )
+                return
+        self._judged = len(self._seen) >= most
+
+
+class Parquet(_Grouped):
     """Parquet files, read by row group; needs ``pyarrow``.
 
     ``transform`` turns the columns of some rows (a dict of arrays, fixed-size lists as matrices) into the pytree that
-    the likelihood expects. Peak memory holds a few blocks and one row group: write files with row groups no larger
-    than a block.
+    the likelihood expects. Decoded row groups take at most four blocks of memory, or one row group if that is more:
+    write files with many small row groups. Rows that are sorted in large row groups need ``shuffle_to``.
     """
 
     def __init__(
@@ -180,28 +331,22 @@ class Parquet(Stream):
     ) -> None:
         parquet = _pyarrow("pyarrow.parquet")
         self.files = [parquet.ParquetFile(p) for p in _listed(paths)]
-        self.columns, self.transform = columns, transform
+        self.columns = columns
         groups = [(f, g) for f in range(len(self.files)) for g in range(self.files[f].num_row_groups)]
         rows = [self.files[f].metadata.row_group(g).num_rows for f, g in groups]
-        self.groups = [group for group, n in zip(groups, rows, strict=True) if n]
-        self.lengths = np.array([n for n in rows if n])
-        self._last: tuple[int, Any] | None = None
         _require_columns(columns, self.files[0].schema_arrow.names)
-        _require_rows(self.lengths)
-        self._set_up(row_struct(self.read(0, 0, 1)), block_bytes)
+        self._start(groups, rows, transform, block_bytes)
 
-    def read(self, piece: int, start: int, stop: int) -> Data:
-        """Decode a row group (kept until the next one, because a block may end inside it)."""
-        last = self._last
-        if last is None or last[0] != piece:
-            file, group = self.groups[piece]
-            last = (piece, self.files[file].read_row_group(group, columns=self.columns, use_threads=False))
-            self._last = last
-        return _table_rows(last[1].slice(start, stop - start), self.transform)
+    def _decode(self, group: int) -> Any:
+        file, number = self.groups[group]
+        return self.files[file].read_row_group(number, columns=self.columns, use_threads=False)
 
 
-class Arrow(Stream):
-    """Arrow (Feather v2) files, memory-mapped; needs ``pyarrow``. ``transform`` as for ``Parquet``."""
+class Arrow(_Grouped):
+    """Arrow (Feather v2) files, memory-mapped; needs ``pyarrow``. ``transform`` as for ``Parquet``.
+
+    Record batches that are compressed are treated as row groups of Parquet files are; others are read row by row.
+    """
 
     def __init__(
         self,
@@ -212,21 +357,43 @@ class Arrow(Stream):
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
         pyarrow, ipc = _pyarrow("pyarrow"), _pyarrow("pyarrow.ipc")
-        self.readers = [ipc.open_file(pyarrow.memory_map(str(p))) for p in _listed(paths)]
-        self.columns, self.transform = columns, transform
+        maps = [pyarrow.memory_map(str(p)) for p in _listed(paths)]
+        self.readers = [ipc.open_file(m) for m in maps]
+        self.columns = columns
         batches = [(r, b) for r in range(len(self.readers)) for b in range(self.readers[r].num_record_batches)]
         rows = [self.readers[r].get_batch(b).num_rows for r, b in batches]
-        self.batches = [batch for batch, n in zip(batches, rows, strict=True) if n]
-        self.lengths = np.array([n for n in rows if n])
         _require_columns(columns, self.readers[0].schema.names)
-        _require_rows(self.lengths)
-        self._set_up(row_struct(self.read(0, 0, 1)), block_bytes)
+        self.mapped = False
+        self._start(batches, rows, transform, block_bytes)
+        self.mapped = all(_is_mapped(self._decode(g), maps[r]) for g, (r, b) in enumerate(self.groups) if b == 0)
+        if self.mapped:
+            self.wave = MAPPED_GROUPS
 
-    def read(self, piece: int, start: int, stop: int) -> Data:
-        """Copy rows of a record batch out of the mapped file."""
-        reader, batch = self.batches[piece]
-        table = self.readers[reader].get_batch(batch).slice(start, stop - start)
-        return _table_rows(table.select(self.columns) if self.columns else table, self.transform)
+    def _full(self) -> bool:
+        return len(self._cache) > MAPPED_GROUPS if self.mapped else super()._full()
+
+    def _decode(self, group: int) -> Any:
+        reader, number = self.groups[group]
+        table = self.readers[reader].get_batch(number)
+        return table.select(self.columns) if self.columns else table
+
+
+def _piece(resident: int, stored: int) -> int:
+    """Rows of a piece: few enough for thousands in a block, enough for a page of a file."""
+    return max(1, min(PIECE_BYTES // max(1, stored), resident // PIECES_PER_BLOCK))
+
+
+def _taken(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    # take copies an array that is not contiguous as a whole first
+    return np.take(array, rows, axis=0) if array.flags.c_contiguous else np.array(array[rows])
+
+
+def _is_mapped(table: Any, mapped: Any) -> bool:
+    """Whether the columns of a record batch lie in the mapped file, not in memory of their own."""
+    mapped.seek(0)
+    whole = mapped.read_buffer()
+    buffers = [b for column in table.columns for b in column.buffers() if b is not None and b.size]
+    return all(whole.address <= b.address < whole.address + whole.size for b in buffers)
 
 
 def _pyarrow(module: str) -> Any:
@@ -254,12 +421,7 @@ def _require_columns(columns: list[str] | None, present: list[str]) -> None:
         raise ValueError(f"columns {unknown} are not in the file; it has {present}")
 
 
-def _require_rows(lengths: np.ndarray) -> None:
-    if not len(lengths):
-        raise ValueError("data must hold at least one example; the files have no rows")
-
-
-def _table_rows(table: Any, transform: Any) -> Data:
+def _as_arrays(table: Any) -> dict[str, np.ndarray]:
     columns = {}
     for name, column in zip(table.schema.names, table.columns, strict=True):
         combined = column.combine_chunks() if hasattr(column, "combine_chunks") else column
@@ -267,6 +429,6 @@ def _table_rows(table: Any, transform: Any) -> Data:
             raise ValueError(f"column {name} has {combined.null_count} missing values; fill or drop them first")
         width = getattr(combined.type, "list_size", None)
         flat = combined.flatten() if width else combined
-        values = np.array(flat.to_numpy(zero_copy_only=False))
+        values = np.asarray(flat.to_numpy(zero_copy_only=False))
         columns[name] = values.reshape(-1, width) if width else values
-    return transform(columns) if transform else columns
+    return columns

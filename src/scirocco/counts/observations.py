@@ -5,8 +5,8 @@
     shuffled            epochs: every observation once, in an order that is new each time
     Strata(labels)      independent samples of each stratum, as large as its share of the data
 
-Data on disk comes in resident blocks whose rows are shuffled (``batches.stream``); a minibatch is a random sample of
-the resident one. Minibatches are functions of (seed, chain, step) alone.
+Data on disk comes in resident blocks whose rows are shuffled (``batches.stream``), in an order of its own for each
+chain; the minibatches of a block are its rows, each once. Minibatches are functions of (seed, chain, step) alone.
 """
 
 from __future__ import annotations
@@ -192,11 +192,9 @@ class Observations:
 
 
 class StreamedObservations(Observations):
-    """Codes on disk, in shuffled resident blocks; a minibatch is a random sample of the resident block."""
+    """Codes on disk, in shuffled resident blocks of each chain, of which minibatches are cut one after the other."""
 
     def __init__(self, stream: Any, categories: int, batch_size: int | float, *, seed: int, lazy: bool) -> None:
-        from scirocco.batches.stream import Loader
-
         self.stream, self.categories, self.lazy, self.seed = stream, categories, lazy, seed
         self.size, self.way = stream.size, "shuffled"
         self.batch_size = batch_rows(batch_size, self.size)
@@ -205,31 +203,43 @@ class StreamedObservations(Observations):
                 f"batch_size must be at most the rows of a resident block, {stream.resident_rows}; "
                 f"got {self.batch_size}: use a larger block_bytes"
             )
-        self._loader = Loader(stream, seed, stream.resident_rows)
         self._orders, self._keys = {}, {}
-        self._resident: tuple[int, np.ndarray] = (-1, np.empty(0, np.int64))
+        self._loaders: dict[int, Any] = {}
+        self._resident: dict[int, tuple[int, np.ndarray]] = {}
+        self._typical: np.ndarray | None = None
 
     @property
     def resident(self) -> int:
         """Observations in memory at a time."""
         return int(self.stream.resident_rows)
 
-    def _block(self, step: int) -> np.ndarray:
-        """The codes of the resident block of a step, looked at once."""
-        number = step // (self.stream.resident_rows // self.batch_size)
-        if self._resident[0] != number:
-            self._resident = (number, _compact(require_codes(self._loader.get(number), self.categories)))
-        return self._resident[1]
+    @property
+    def _per_block(self) -> int:
+        """Minibatches of a block."""
+        return int(self.stream.resident_rows) // self.batch_size
+
+    def _block(self, chain: int, number: int) -> np.ndarray:
+        """The codes of a resident block of a chain, looked at once."""
+        from scirocco.batches.stream import Loader
+
+        if chain not in self._loaders:
+            self._loaders[chain] = Loader(self.stream, self.seed, self.stream.resident_rows, chain)
+        if self._resident.get(chain, (-1,))[0] != number:
+            self._resident.pop(chain, None)  # let go of the old block before the new one arrives
+            codes = _compact(require_codes(self._loaders[chain].get(number), self.categories))
+            self._resident[chain] = (number, codes)
+        return self._resident[chain][1]
 
     def counts(self, chain: int, step: int) -> Counts:
         """The estimated counts of the minibatch of a step."""
-        codes = self._block(step)
-        chosen = _distinct(self._key(chain), step, 0, len(codes), self.batch_size)
-        return self._tallied(codes[chosen], np.array([self.size / self.batch_size]))
+        number, k = divmod(step, self._per_block)
+        # The rows of a block are shuffled: a stretch of them is a random sample.
+        chosen = self._block(chain, number)[k * self.batch_size : (k + 1) * self.batch_size]
+        return self._tallied(chosen, np.array([self.size / self.batch_size]))
 
     def larger(self, chain: int, step: int, batch_size: int | float) -> np.ndarray:
         """Counts estimated from a larger batch of the resident block."""
-        codes = self._block(step)
+        codes = self._block(chain, step // self._per_block)
         n = batch_rows(min(batch_size, self.size), self.size)
         if n > len(codes):
             raise ValueError(
@@ -247,7 +257,10 @@ class StreamedObservations(Observations):
 
     def typical(self) -> np.ndarray:
         """The counts, estimated from a resident block."""
-        return np.bincount(self._block(0), minlength=self.categories)[None] * (self.size / len(self._block(0)))
+        if self._typical is None:
+            codes = self._block(0, 0)
+            self._typical = np.bincount(codes, minlength=self.categories)[None] * (self.size / len(codes))
+        return self._typical
 
     def fingerprint(self) -> dict[str, Any]:
         """What tells this data from another."""
@@ -256,7 +269,10 @@ class StreamedObservations(Observations):
 
     def close(self) -> None:
         """Stop reading ahead."""
-        self._loader.close()
+        for loader in self._loaders.values():
+            loader.close()
+        self._loaders.clear()
+        self._resident.clear()
 
 
 def require_codes(data: Any, categories: int | None) -> np.ndarray:
