@@ -154,6 +154,42 @@ def test_rows_in_random_order_do_not_look_sorted(tmp_path, monkeypatch):
     assert len(source._seen) >= 64
 
 
+def test_a_fingerprint_notices_changes_far_from_the_first_rows(tmp_path):
+    values = np.random.default_rng(0).normal(size=(50_000, 2)).astype(np.float32)
+    np.save(tmp_path / "x.npy", values)
+    before = MemoryMapped(tmp_path / "x.npy", block_bytes=4000).fingerprint()
+    assert MemoryMapped(tmp_path / "x.npy", block_bytes=4000).fingerprint() == before
+    for change in (slice(49_999, None), slice(20_000, 21_000)):  # the last row, a fiftieth in the middle
+        other = values.copy()
+        other[change] *= 1.001
+        np.save(tmp_path / "x.npy", other)
+        assert MemoryMapped(tmp_path / "x.npy", block_bytes=4000).fingerprint() != before
+    np.save(tmp_path / "x.npy", values[::-1])  # the same sums
+    assert MemoryMapped(tmp_path / "x.npy", block_bytes=4000).fingerprint() != before
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_a_fingerprint_of_groups(tmp_path, kind):
+    def found(values):
+        table, path = pa.table({"x": values, "other": np.zeros(len(values))}), tmp_path / "data"
+        if kind == "parquet":
+            pq.write_table(table, path, row_group_size=500, compression="none", use_dictionary=False)
+        else:
+            with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+                writer.write_table(table, max_chunksize=500)
+        return (Parquet if kind == "parquet" else Arrow)(path, columns=["x"]).fingerprint()
+
+    values = np.random.default_rng(0).normal(size=10_000)
+    before, last, longer = found(values), values.copy(), np.append(values, 0.0)
+    last[-1] += 1
+    assert found(values.copy()) == before
+    assert found(last) != before
+    assert found(longer)["files"] != before["files"]
+    extreme = values.copy()
+    extreme[777] = 9.0  # in a group that is not decoded
+    assert (found(extreme) != before) == (kind == "parquet")
+
+
 def test_shuffling_to_disk(stream, tmp_path):
     shuffled = shuffle_to(tmp_path / "new", stream, seed=3, block_bytes=100 * 16)
     rows = shuffled.first(SIZE)
