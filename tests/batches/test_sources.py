@@ -309,6 +309,57 @@ def test_wrong_data(data, error, message):
         Arrays(data)
 
 
+def test_masks_are_not_ignored():
+    masked = np.ma.masked_array([1.0, 2.0, 3.0], [False, True, False])
+    with pytest.raises(ValueError, match=r"y is a masked array with 1 masked entries.*fill them .* or drop"):
+        Arrays({"x": np.ones(3), "y": masked})
+    with pytest.raises(ValueError, match="1 masked entries"):
+        sc.sample_dirichlet(np.ma.masked_array([0, 1, 1], [True, False, False]))
+    assert Arrays(np.ma.masked_array([1.0, 2.0], [False, False])).size == 2  # nothing is hidden
+
+
+NORMAL = np.random.default_rng(0).normal(size=(1000, 3))
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (NORMAL[:, 0] + 1e7, r"data is float64 with an offset of 1e\+07 and a standard deviation of .*centre"),
+        (NORMAL * [1, 1, 1e-6] + [0, 0, 1], r"data, column 2, is float64 with an offset of 1 and .*e-0[67]"),
+        (NORMAL * 1e-50, "standard deviation of .*e-5[01]"),
+        (2.0**24 + np.arange(60_000) * 1001, r"whole numbers up to 76836215: above 2\^24 float32 does not tell"),
+    ],
+)
+def test_data_that_single_precision_would_spoil(data, message, tmp_path):
+    with pytest.warns(UserWarning, match=message) as told:
+        Arrays(data)
+    assert len(told) == 1
+    with jax.enable_x64(True):
+        Arrays(data)
+    np.save(tmp_path / "x.npy", data)
+    source = MemoryMapped(tmp_path / "x.npy", block_bytes=100 * 12)
+    with pytest.warns(UserWarning, match=message[:12]):
+        source.block(0, 50, 0)
+    source.block(0, 50, 1)  # told once
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        NORMAL, NORMAL * 1e-6, NORMAL * 1e6, NORMAL + 1000, NORMAL * 10 + 2000, np.full(10, 0.1),
+        np.full(10, 1e9 + 0.1), 0.1 + np.arange(3) * 1e-17, np.arange(2.0**23, 2.0**23 + 10), np.exp(20 * NORMAL),
+        np.arange(2**24 + 1, 2**24 + 9), np.arange(2**24 + 1, 2**24 + 9, dtype=np.float32), np.ones((4, 0)),
+    ],
+)  # fmt: skip
+def test_ordinary_data_is_taken_without_a_word(data):
+    assert Arrays(data).size == len(data)
+
+
+def test_numbers_beyond_single_precision():
+    with pytest.raises(ValueError, match="beyond the range of float32"):
+        Arrays(np.array([1.0, 1e39]))
+
+
 def test_large_finite_values_are_not_mistaken_for_infinite_ones():
     assert Arrays(np.full(4, 3e38, np.float32)).size == 4
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.batches.base import check_rows, leading_size, row_struct
+from scirocco.batches.base import check_rows, leading_size, row_struct, warn_of_rounding
 from scirocco.core.trees import named_leaves
 from scirocco.core.types import Data
 
@@ -27,6 +27,7 @@ class Arrays:
     def __init__(self, arrays: Data) -> None:
         self.size = leading_size(arrays)
         check_rows(arrays)
+        warn_of_rounding(arrays)
         self.arrays = jax.tree.map(np.asarray, arrays)
         self.example = row_struct(self.arrays)
         self.resident_rows = self.size

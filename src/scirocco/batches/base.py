@@ -7,6 +7,7 @@ code, so the sampler never waits for a file.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -15,6 +16,10 @@ import numpy as np
 
 from scirocco.core.trees import named_leaves
 from scirocco.core.types import Array, Data
+
+LOOKED_ROWS = 2**16  # at which the spread of columns is measured
+DIGITS = 1e-3  # rounding may change a column by this part of its spread
+EXACT = 2**24  # whole numbers up to here are exact in single precision
 
 
 class Batch(NamedTuple):
@@ -72,8 +77,13 @@ def leading_size(arrays: Data) -> int:
 
 
 def check_rows(arrays: Data, where: str = "data") -> None:
-    """Reject values that a likelihood cannot take: NaN, infinities, integers that 32 bits cannot hold, objects."""
+    """Reject values that a likelihood cannot take: NaN, infinities, masks, objects, numbers beyond 32 bits."""
     for name, leaf in named_leaves(arrays, bare="data").items():
+        if np.ma.is_masked(leaf):
+            raise ValueError(
+                f"{where}: {name} is a masked array with {np.ma.getmaskarray(leaf).sum()} masked entries, which "
+                "would be taken for data: fill them (.filled(value)) or drop their rows first"
+            )
         array = np.asarray(leaf)
         if array.dtype.kind not in "fiub":
             raise TypeError(f"{where}: {name} has dtype {array.dtype}; allowed are floats, integers and booleans")
@@ -87,9 +97,66 @@ def check_rows(arrays: Data, where: str = "data") -> None:
                     f"{where}: {name} has {len(bad)} entries that are NaN or infinite, the first in row {bad[0][0]}; "
                     "remove or impute them"
                 )
+            if _is_rounded(array) and array.size and max(array.max(), -array.min()) > np.finfo(np.float32).max:
+                raise ValueError(
+                    f"{where}: {name} has numbers beyond the range of float32, which would become infinite; re-scale "
+                    "them or enable jax_enable_x64"
+                )
         wide = array.dtype.itemsize == 8 and array.dtype.kind in "iu" and not jax.config.jax_enable_x64  # type: ignore[attr-defined]
         if wide and array.size and (array.max() > 2**31 - 1 or array.min() < -(2**31)):
             raise ValueError(f"{where}: {name} has integers beyond 32 bits; enable jax_enable_x64 or re-code them")
+
+
+def _is_rounded(array: np.ndarray) -> bool:
+    """Whether JAX will hold the array in single precision."""
+    return array.dtype.kind == "f" and array.dtype.itemsize > 4 and not jax.config.jax_enable_x64  # type: ignore[attr-defined]
+
+
+def warn_of_rounding(arrays: Data, stacklevel: int = 3) -> None:
+    """Warn of double-precision data of which single precision keeps too little.
+
+    That is a column whose offset is so large that rounding changes entries by more than a thousandth of the column's
+    standard deviation, or one of whole numbers of which some are beyond 2^24 and not exact. Columns that do not vary,
+    or only as rounding in double precision does, have nothing to lose.
+    """
+    for name, leaf in named_leaves(arrays, bare="data").items():
+        array = np.asarray(leaf)
+        if not _is_rounded(array) or not array.size:
+            continue
+        some = array[:: -(-len(array) // LOOKED_ROWS)]
+        some = some.reshape(len(some), -1)
+        with np.errstate(under="ignore"):
+            error = np.abs(some - some.astype(np.float32)).max(axis=0)
+        offset = np.abs(some).max(axis=0)
+        scale = np.where(offset > 0, offset, 1.0)
+        spread = (some / scale).std(axis=0)  # relative to the offset: squares of extreme numbers overflow
+        relative = error / scale
+        lost = (relative > DIGITS * spread) & (spread > 1e-12)
+        remedy = "centre and scale it, or enable jax_enable_x64"
+        if lost.any():
+            k = int(np.argmax(np.where(lost, relative / np.maximum(spread, 1e-12), 0)))
+            sd, worst = spread[k] * scale[k], relative[k] / spread[k]
+            warnings.warn(
+                f"{_column(name, some, k)} is float64 with an offset of {some[:, k].mean():.3g} and a standard "
+                f"deviation of {sd:.3g}: float32 changes it by up to {worst:.1%} of that; {remedy}",
+                UserWarning,
+                stacklevel=stacklevel,
+            )
+            continue
+        whole = (offset > EXACT) & (error > 0) & np.all(some == np.floor(some), axis=0)
+        if whole.any():
+            k = int(np.argmax(whole))
+            warnings.warn(
+                f"{_column(name, some, k)} is float64 with whole numbers up to {offset[k]:.0f}: above 2^24 float32 "
+                f"does not tell neighbours apart (a relative error of up to {relative[k]:.1g}). If they are codes, "
+                f"store them as integers; if they are quantities, {remedy}",
+                UserWarning,
+                stacklevel=stacklevel,
+            )
+
+
+def _column(name: str, table: np.ndarray, k: int) -> str:
+    return f"{name}, column {k}," if table.shape[1] > 1 else name
 
 
 def row_struct(arrays: Data) -> Data:

@@ -30,7 +30,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.batches.base import check_rows, leading_size, row_bytes, row_struct
+from scirocco.batches.base import check_rows, leading_size, row_bytes, row_struct, warn_of_rounding
 from scirocco.core.trees import named_leaves
 from scirocco.core.types import Data
 from scirocco.batches.order import Order
@@ -57,6 +57,7 @@ class Stream(ABC):
     size: int
     example: Data
     resident_rows: int
+    _looked = False
 
     @abstractmethod
     def read(self, group: int, start: int, stop: int) -> Data:
@@ -72,6 +73,12 @@ class Stream(ABC):
         self.example = example
         self.resident_rows = min(self.size, max(1, block_bytes // row_bytes(example)))
 
+    def _check(self, data: Data, where: str) -> None:
+        check_rows(data, where)
+        if not self._looked:
+            self._looked = True
+            warn_of_rounding(data)
+
     def first(self, rows: int) -> Data:
         """The first rows."""
         return self._rows(0, min(rows, self.size))
@@ -86,7 +93,7 @@ class Stream(ABC):
                 after = start + rows
                 if after < self.size:
                     coming = reader.submit(self._rows, after, min(after + rows, self.size))
-                check_rows(current, f"rows {start} to {after}")
+                self._check(current, f"rows {start} to {after}")
                 yield current
 
     def fingerprint(self) -> dict[str, Any]:
@@ -152,7 +159,7 @@ class Stream(ABC):
             pieces = Order(total, self.piece, rows, rng).pieces(low, high)
             done = self._gather(waves[w], *pieces, block, places, done)
             position += high - low
-        check_rows(block.data, f"block {number}")
+        self._check(block.data, f"block {number}")
         return jax.tree.map(jnp.asarray, block.data)
 
     def _gather(

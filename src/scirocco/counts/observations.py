@@ -281,6 +281,8 @@ def require_codes(data: Any, categories: int | None) -> np.ndarray:
         if len(data) != 1:
             raise ValueError(f"data must be one column of category codes; got {', '.join(data)}: choose with columns=")
         data = next(iter(data.values()))
+    if np.ma.is_masked(data):
+        raise ValueError(f"data has {np.ma.getmaskarray(data).sum()} masked entries: drop them first (.compressed())")
     codes = np.asarray(data)
     if codes.ndim != 1 or not codes.size:
         raise ValueError(f"data must be a vector of category codes, not empty; got shape {codes.shape}")
