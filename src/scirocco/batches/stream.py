@@ -41,7 +41,7 @@ PIECES_PER_BLOCK = 4096  # at least, if the block has as many rows
 PIECE_BYTES = 4096  # pieces of mapped files are not larger; of blocks below 16 MB they are smaller
 GATHERED_BYTES = 4 * 2**20  # that are on their way into a block at a time
 CACHED_BLOCKS = 4  # decoded groups take as much memory as this many blocks,
-CACHED_BYTES = 16 * 2**20  # but may always take this
+CACHED_BYTES = 4 * 2**20  # but may always take this
 MAPPED_GROUPS = 1024  # in one block, of groups that need no decoding
 LOOKED_AT = (8, 64)  # groups: least and most, for a judgement on whether rows are sorted
 SORTED_RATIO = 10.0
@@ -259,6 +259,7 @@ class _Grouped(Stream):
 
     transform: Any
     cached_bytes: int
+    mapped = False  # whether groups lie in a mapped file and need no decoding
     groups: list[tuple[int, int]]  # (file, number in the file)
 
     @abstractmethod
@@ -285,7 +286,9 @@ class _Grouped(Stream):
     def _columns(self, group: int) -> dict[str, np.ndarray]:
         with self._lock:
             if group not in self._cache:
-                self._cache[group] = _as_arrays(self._decode(group))
+                columns = _as_arrays(self._decode(group))
+                # Buffers of Arrow are larger than what they hold; views of a mapped file stay views.
+                self._cache[group] = columns if self.mapped else {name: np.array(a) for name, a in columns.items()}
                 while len(self._cache) > 1 and self._full():
                     self._cache.popitem(last=False)
             self._cache.move_to_end(group)
@@ -411,11 +414,11 @@ class Arrow(_Grouped):
         batches = [(r, b) for r in range(len(self.readers)) for b in range(self.readers[r].num_record_batches)]
         rows = [self.readers[r].get_batch(b).num_rows for r, b in batches]
         _require_columns(columns, self.readers[0].schema.names)
-        self.mapped = False
         self._start(batches, rows, transform, block_bytes)
         self.mapped = all(_is_mapped(self._decode(g), maps[r]) for g, (r, b) in enumerate(self.groups) if b == 0)
         if self.mapped:
             self.wave = MAPPED_GROUPS
+            self._cache.clear()
 
     def _facts(self) -> dict[str, Any]:
         return {"files": self.bytes}
