@@ -44,8 +44,11 @@ def kernel(
     batching: Batching | None = None,
     blocks: Sequence[Block] = (),
     seed: int = 0,
+    chains: int = 1,
 ) -> Kernel:
     """One chain step by step, for loops of your own and chains too big to keep.
+
+    ``chains`` is how many share the memory for data from disk.
 
     >>> import jax, jax.numpy as jnp, scirocco as sc
     >>> target = sc.Target(lambda m: -m**2 / 2, lambda m, x: -(x - m)**2 / 2, jnp.arange(10.0))
@@ -57,7 +60,7 @@ def kernel(
     """
     return Kernel(
         target, sampler, batch_size=_batch_size(target, batch_size), estimator=estimator, batching=batching,
-        blocks=blocks, seed=require_seed(seed),
+        blocks=blocks, seed=require_seed(seed), chains=chains,
     )  # fmt: skip
 
 
@@ -243,7 +246,14 @@ def _run(
             # Data in memory is shared by all groups; of data on disk each reads its own blocks.
             if not kernels or not isinstance(target.source, Arrays):
                 kernels.append(
-                    kernel(target, parts.sampler, estimator=parts.estimator, batching=parts.batching, **options)
+                    kernel(
+                        target,
+                        parts.sampler,
+                        estimator=parts.estimator,
+                        batching=parts.batching,
+                        chains=settings["group_size"],
+                        **options,
+                    )
                 )
             recording = Recording.of(settings["burn_in"], settings["thin"], parts.sampler)
             numbers = range(first, min(first + settings["group_size"], settings["chains"]))

@@ -18,11 +18,11 @@ from jaxtyping import Int
 
 from scirocco.batches.base import Batch
 from scirocco.batches.integers import below, integers
+from scirocco.core.checks import require_count
 from scirocco.core.keys import Use, fold
 from scirocco.core.parts import part
 from scirocco.core.program import program_part
 from scirocco.core.types import Array, Data, Key
-from scirocco.core.checks import require_count
 
 MAX_ORDER = 32_768  # entries of the epoch's order: it is carried through the loop, so it must stay small
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from scirocco.batches.base import row_bytes
 from scirocco.batches.stream import BLOCK_BYTES, MemoryMapped
-from scirocco.checks import require_seed
-from scirocco.trees import named_leaves
+from scirocco.core.checks import require_seed
+from scirocco.core.trees import named_leaves
 
 
 def shuffle_to(path: str | Path, source: Any, seed: int = 0, *, block_bytes: int = BLOCK_BYTES) -> MemoryMapped:

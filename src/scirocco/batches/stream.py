@@ -31,10 +31,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco.batches.base import check_rows, leading_size, row_bytes, row_struct, warn_of_rounding
-from scirocco.core.trees import named_leaves
-from scirocco.core.types import Data
 from scirocco.batches.order import Order
 from scirocco.core.checks import require_count
+from scirocco.core.trees import named_leaves
+from scirocco.core.types import Data
 
 BLOCK_BYTES = 64 * 2**20
 PIECES_PER_BLOCK = 4096  # at least, if the block has as many rows
@@ -217,6 +217,15 @@ class Loader:
             self._coming = {k: f for k, f in self._coming.items() if k == number + 1}
             self._start(number + 1)
         return self._current[1]
+
+    def expect(self, number: int) -> None:
+        """Block ``number`` will be asked for: start to read it."""
+        if self._current is None or self._current[0] != number:
+            self._start(number)
+
+    def forget(self) -> None:
+        """The current block was copied elsewhere."""
+        self._current = None
 
     def _start(self, number: int) -> Future[Data]:
         if number not in self._coming:

@@ -8,7 +8,7 @@ import numpy as np
 
 from scirocco.batches import Strata
 from scirocco.batches.base import batch_rows
-from scirocco.bias.report import BiasReport
+from scirocco.bias.report import BiasReport, moment_rhat, worst_rhat
 from scirocco.counts.engine import DirichletEngine
 from scirocco.counts.observations import Observations
 from scirocco.run.moments import Moments
@@ -52,8 +52,9 @@ def dirichlet_report(engine: DirichletEngine, moments: Moments) -> BiasReport | 
         added = extra - 2 * omega * with_total + omega**2 * total
         ratio = 1 + added / np.maximum(parameter * (1 - omega), np.finfo(float).tiny)
         part = np.where(np.isinf(extra), 1.0, np.maximum(extra, 0) / (np.maximum(extra, 0) + parameter))
+    agreement = moment_rhat(moments.mean, moments.variance(), moments.count)
     error = np.where(np.isnan(ratio), np.inf, np.sqrt(np.maximum(ratio, 0)) - 1)
-    return BiasReport({"omega": part}, {"omega": error}, h, exact_steps=True)
+    return BiasReport({"omega": part}, {"omega": error}, h, exact_steps=True, **worst_rhat(agreement))
 
 
 def _controlled_extra(

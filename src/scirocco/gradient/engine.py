@@ -138,12 +138,6 @@ class GradientEngine(Engine):
             given = given(as_key(self._words[Purpose.CHAIN_START][number]))
         return jax.tree.map(jnp.asarray, given)
 
-    @property
-    def started_apart(self) -> bool:
-        """Whether chains begin at different places."""
-        dispersed = getattr(self.kernel.sampler, "dispersion", 0.0) > 0
-        return len(self.chains) > 1 and (is_function(self.initial) or dispersed)
-
     def start(self) -> None:
         """The chains at their start; passes over the data if the estimator needs it."""
         kernel, prepared = self.kernel, []
@@ -156,6 +150,7 @@ class GradientEngine(Engine):
         common = len(prepared) == 1
         parts = prepared[0] if common else jax.tree.map(lambda *leaves: jnp.stack(leaves), *prepared)
         self._state = _states(kernel.program, self._words[Purpose.CHAIN_INIT], parts, common)
+        self.starts = _on_host(_floating(self._state.position))
 
     @property
     def state(self) -> ChainState:
@@ -193,6 +188,11 @@ class GradientEngine(Engine):
 
     # Advancing.
 
+    @property
+    def _apart(self) -> bool:
+        """Whether each chain has data of its own, along a leading axis."""
+        return self.kernel.streamed and len(self.chains) > 1
+
     def advance(self, until: int, clock: Clock | None = None) -> Chunk:
         """Run towards step ``until``; stops earlier when draws must be handed over or new data is due."""
         del clock
@@ -201,7 +201,7 @@ class GradientEngine(Engine):
         for border in (kernel.refresh_every, kernel.steps_per_block):
             if border:
                 until = min(until, (step // border + 1) * border)
-        data = kernel.data_at(step)
+        data = kernel.data_at(step, self.chains)
         state = self._renewed(self.state)
         self._before = _copied(state) if _bytes(state) <= SNAPSHOT_BYTES else None
         self._state = None
@@ -214,7 +214,7 @@ class GradientEngine(Engine):
         new, draws, count, reference, first, second, finite = jax.block_until_ready(
             _loop(
                 self.kernel.program, self.recording.leaves(), self._words[Purpose.CHAIN_STEP], state, data,
-                jnp.int32(until), self.stored, self.capacity, len(self.chains) == 1,
+                jnp.int32(until), self.stored, self.capacity, len(self.chains) == 1, self._apart,
             )
         )  # fmt: skip
         made = int(count)
@@ -246,13 +246,13 @@ class GradientEngine(Engine):
         def again(until: int) -> tuple[ChainState, Chunk]:
             return self._run(_copied(before), until, data)
 
-        data = self.kernel.data_at(int(before.step))
+        data = self.kernel.data_at(int(before.step), self.chains)
         low, high = int(before.step), self._bad
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if again(middle)[1].finite else (low, middle)
         self._state, chunk = again(low)
-        failed, info = _single(self.kernel.program, self._words[Purpose.CHAIN_STEP], self.state, data)
+        failed, info = _single(self.kernel.program, self._words[Purpose.CHAIN_STEP], self.state, data, self._apart)
         return chunk, _explain(self.chains, low, info, _on_host(_floating(failed.position)))
 
     # Looking closer.
@@ -263,7 +263,7 @@ class GradientEngine(Engine):
         Also the direction that strains the step most, by power iterations that go on from those of earlier probes.
         """
         state = self.state
-        data = self.kernel.data_at(int(state.step))
+        data = self.kernel.data_at(int(state.step), self.chains)
         like = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), state.sampler.position)
 
         def tree(values: dict[str, np.ndarray], like: Params) -> Params:
@@ -285,7 +285,7 @@ class GradientEngine(Engine):
             for c in some:
                 centre = tree({name: mean[c] for name, mean in centres.items()}, like)
                 words = self._words[Purpose.CHAIN_PROBE][c]
-                each.append(_probe(self.kernel.program, words, number, state, c, data, covector, centre))
+                each.append(_probe(self.kernel.program, words, number, state, c, data, covector, centre, self._apart))
                 covector = each[-1].covector
         found = jax.tree.map(lambda *parts: np.mean(parts, axis=0), *each)._replace(covector=covector)
         arrays = {
@@ -360,22 +360,22 @@ def _states_of(program: Program, words: Array, parts: tuple[Params, Params, Any]
 _states = partial(jax.jit, static_argnums=3, compiler_options=QUICK)(_states_of)
 
 
-@partial(jax.jit, static_argnums=(6, 7, 8), donate_argnums=3)
+@partial(jax.jit, static_argnums=(6, 7, 8, 9), donate_argnums=3)
 def _loop(
     program: Program, recording: Recording, words: Array, state: ChainState, data: Data, until: Array, stored: Stored,
-    capacity: int, single: bool,
+    capacity: int, single: bool, apart: bool = False,
 ) -> tuple[ChainState, Params, Array, Params, Params, Params, Array]:  # fmt: skip
     """Steps to ``until``, or until ``capacity`` draws are made; sums of deviations from where it started."""
     # A single chain runs without the chain axis: XLA multiplies a batch of one matrix more slowly than a matrix.
     keys = jax.vmap(as_key)(words)
     if single:
         keys, state = keys[0], _chain(state, 0)
-    transition = program.transition if single else _over_chains(program.transition)
+    transition = program.transition if single else _over_chains(program.transition, apart)
 
-    def collected(key: Key, state: ChainState, info: Info) -> dict[str, Array]:
+    def collected(key: Key, state: ChainState, info: Info, data: Data) -> dict[str, Array]:
         return stored(program, key, state, info, data)
 
-    collect = collected if single else jax.vmap(collected, in_axes=(0, _axes(0), 0))
+    collect = collected if single else jax.vmap(collected, in_axes=(0, _axes(0), 0, 0 if apart else None))
 
     def step(carry: tuple[ChainState, Info]) -> tuple[ChainState, Info]:
         return transition(keys, carry[0], data)
@@ -386,7 +386,7 @@ def _loop(
         state, info = jax.lax.while_loop(lambda c: c[0].step < stop, step, (state, info))
         # The slot is written in any case and counted only if this is a draw: no branch that copies the buffer.
         buffers = jax.tree.map(
-            lambda b, v: jax.lax.dynamic_update_index_in_dim(b, v, count, 0), buffers, collect(keys, state, info)
+            lambda b, v: jax.lax.dynamic_update_index_in_dim(b, v, count, 0), buffers, collect(keys, state, info, data)
         )
         drawn = recording.is_draw(state.step)
         weight = drawn.astype(jnp.float32)
@@ -399,7 +399,7 @@ def _loop(
     info = jax.tree.map(
         lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(lambda s: transition(keys, s, data)[1], state)
     )
-    shapes = jax.eval_shape(collect, keys, state, info)
+    shapes = jax.eval_shape(collect, keys, state, info, data)
     buffers = jax.tree.map(lambda s: jnp.zeros((capacity, *s.shape), s.dtype), shapes)
     zeros = jax.tree.map(lambda r: jnp.zeros_like(at_least_single(r)), reference)
     state, _, buffers, count, first, second = jax.lax.while_loop(
@@ -414,18 +414,21 @@ def _loop(
     return state, buffers, count, reference, first, second, finite
 
 
-@jax.jit
-def _single(program: Program, words: Array, state: ChainState, data: Data) -> tuple[ChainState, Info]:
-    after: tuple[ChainState, Info] = _over_chains(program.transition)(jax.vmap(as_key)(words), state, data)
+@partial(jax.jit, static_argnums=4)
+def _single(
+    program: Program, words: Array, state: ChainState, data: Data, apart: bool
+) -> tuple[ChainState, Info]:  # fmt: skip
+    after: tuple[ChainState, Info] = _over_chains(program.transition, apart)(jax.vmap(as_key)(words), state, data)
     return after
 
 
-@partial(jax.jit, compiler_options=QUICK)
+@partial(jax.jit, static_argnums=8, compiler_options=QUICK)
 def _probe(
     program: Program, words: Array, number: Array, state: ChainState, chain: Array, data: Data, covector: Params,
-    centre: Params,
+    centre: Params, apart: bool,
 ) -> Probe:  # fmt: skip
     own = _chain(state, chain)
+    data = jax.tree.map(lambda a: a[chain], data) if apart else data
     key = fold(as_key(words), Use.NOISE, state.step * POWER_ITERATIONS + number)
     return program.probe(key, own, data, PROBE_REPEATS, covector, centre)
 
@@ -467,9 +470,9 @@ def _axes(value: Any) -> ChainState:
     return ChainState(None, value, value, value, value)  # type: ignore[arg-type]
 
 
-def _over_chains(function: Callable[..., Any]) -> Callable[..., Any]:
+def _over_chains(function: Callable[..., Any], apart: bool) -> Callable[..., Any]:
     """Map over chains; the step count is common to all, which keeps branches on it branches."""
-    return jax.vmap(function, in_axes=(0, _axes(0), None), out_axes=(_axes(0), 0))
+    return jax.vmap(function, in_axes=(0, _axes(0), 0 if apart else None), out_axes=(_axes(0), 0))
 
 
 def _chain(state: ChainState, number: Any) -> ChainState:

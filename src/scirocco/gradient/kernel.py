@@ -39,6 +39,7 @@ class Kernel:
         batching: Batching | None = None,
         blocks: Sequence[Block] = (),
         seed: int = 0,
+        chains: int = 1,
         untuned: bool = False,
     ) -> None:
         _require_parts(target, sampler, estimator, batching, untuned=untuned)
@@ -55,20 +56,21 @@ class Kernel:
             order = batching.order(target.size, self.batch_size, seed)
             self.draw = batching.bind(target.size, target.size, self.batch_size, order, ring=True)
             self._resident: Data = source.on_device(order, self.draw.wrap)
-            self._loader: Loader | None = None
             self.steps_per_block: int | None = None
         else:
             assert isinstance(source, Stream)
             unit = self.batch_size * self.inner
-            rows = source.resident_rows // unit * unit
+            rows = source.resident_rows // (unit * chains) * unit  # each chain has a block of its own
             if rows == 0:
                 raise ValueError(
-                    f"one step needs {unit} rows in memory but a block of the data source has {source.resident_rows}: "
-                    "take a smaller batch_size or a larger block_bytes"
+                    f"one step of {chains} chains needs {unit * chains} rows in memory, but a block of the data source "
+                    f"has {source.resident_rows}: take a smaller batch_size or a larger block_bytes"
                 )
             self.draw = batching.bind(target.size, rows, self.batch_size, None, ring=False)
-            self._loader = Loader(source, seed, rows)
+            self._rows = rows
             self.steps_per_block = rows // unit
+        self._loaders: dict[int, Loader] = {}
+        self._stacked: tuple[int, range, Data] | None = None
         self._bind()
 
     def _bind(self) -> None:
@@ -135,17 +137,42 @@ class Kernel:
         """The estimator's state after a refresh at the chain's position."""
         return self.estimator.refresh(self.target, state.estimator, state.sampler.position, state.held)
 
-    def data_at(self, step: int) -> Data:
-        """The resident block of data for a step."""
-        if self._loader is None:
+    @property
+    def streamed(self) -> bool:
+        """Whether data comes in blocks from disk, each chain reading in an order of its own."""
+        return self.steps_per_block is not None
+
+    def data_at(self, step: int, chains: range = range(1)) -> Data:
+        """The resident block of data for a step; of several chains of a stream, theirs side by side."""
+        if self.steps_per_block is None:
             return self._resident
-        assert self.steps_per_block is not None
-        return self._loader.get(step // self.steps_per_block)
+        number = step // self.steps_per_block
+        if len(chains) == 1:
+            return self._loader(chains[0]).get(number)
+        if self._stacked is None or self._stacked[:2] != (number, chains):
+            self._stacked = None  # let go of the old blocks before the new ones arrive
+            loaders = [self._loader(chain) for chain in chains]
+            for loader in loaders:
+                loader.expect(number)  # all read at the same time
+            blocks = [loader.get(number) for loader in loaders]
+            self._stacked = (number, chains, jax.tree.map(lambda *parts: jnp.stack(parts), *blocks))
+            for loader in loaders:
+                loader.forget()
+        return self._stacked[2]
+
+    def _loader(self, chain: int) -> Loader:
+        source = self.target.source
+        assert isinstance(source, Stream)
+        if chain not in self._loaders:
+            self._loaders[chain] = Loader(source, self.seed, self._rows, chain)
+        return self._loaders[chain]
 
     def close(self) -> None:
         """Stop reading ahead."""
-        if self._loader is not None:
-            self._loader.close()
+        for loader in self._loaders.values():
+            loader.close()
+        self._loaders.clear()
+        self._stacked = None
 
 
 @jax.jit

@@ -20,7 +20,6 @@ import numpy as np
 
 from scirocco.core.checks import positive_array, require_finite
 from scirocco.run.convergence import standard_error
-from scirocco.diagnostics.convergence import standard_error
 
 if TYPE_CHECKING:
     from scirocco.run.trace import Trace

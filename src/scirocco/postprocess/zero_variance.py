@@ -26,7 +26,6 @@ import numpy as np
 
 from scirocco.core.checks import real_array, require_count, require_finite
 from scirocco.run.convergence import standard_error
-from scirocco.diagnostics.convergence import standard_error
 
 PENALTIES = np.concatenate([[0.0], 10.0 ** np.arange(-10.0, 4.0)])  # relative to the mean square of the columns
 MOST_COLUMNS = 5000

@@ -49,6 +49,9 @@ class Engine(ABC):
     variables: Variables
     """What is stored of a draw."""
 
+    starts: dict[str, np.ndarray]
+    """Where the chains began, by variable; {} if that says nothing."""
+
     second_half: SecondHalf | None = None
     """Where draws are when the length of the run is not known beforehand; None if chunks bring them."""
 
@@ -57,6 +60,12 @@ class Engine(ABC):
 
     probe_steps: Sequence[int] = ()
     """Steps after which ``probe`` is to be called; known beforehand, so that it does not depend on chunks."""
+
+    def __new__(cls, *_: object, **__: object) -> Engine:
+        """Every engine has its own."""
+        new = super().__new__(cls)
+        new.starts = {}
+        return new
 
     @property
     @abstractmethod

@@ -20,6 +20,7 @@ class Moments:
     count: int = 0
     mean: dict[str, np.ndarray] = field(default_factory=dict)
     square: dict[str, np.ndarray] = field(default_factory=dict)  # sums of squared deviations from the mean
+    start: dict[str, np.ndarray] = field(default_factory=dict)  # where the chains began
 
     def merge(
         self, count: int, reference: dict[str, np.ndarray], first: dict[str, np.ndarray], second: dict[str, np.ndarray]
@@ -51,6 +52,8 @@ class Moments:
             joined.mean[name] = np.concatenate([group.mean[name] for group in groups])
             scaled = [group.square[name] * (max(1, count - 1) / max(1, group.count - 1)) for group in groups]
             joined.square[name] = np.concatenate(scaled)
+        for name in groups[0].start:
+            joined.start[name] = np.concatenate([group.start[name] for group in groups])
         return joined
 
     def variance(self) -> dict[str, np.ndarray]:

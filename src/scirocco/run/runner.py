@@ -115,7 +115,8 @@ class Group:
         began = time.perf_counter()
         arrays = {f"state/{name}": array for name, array in self.engine.pack().items()}
         kinds = {
-            "tail": self.store.pack(), "mean": moments.mean, "square": moments.square, "probe": self.probed
+            "tail": self.store.pack(), "mean": moments.mean, "square": moments.square, "start": moments.start,
+            "probe": self.probed,
         }  # fmt: skip
         if self.engine.second_half is not None:
             kinds["half"] = self.engine.second_half.pack()
@@ -189,7 +190,7 @@ def _groups(engines: Sequence[Engine], meta: dict[str, Any], folder: RunFolder |
         size = len(engine.chains)
         if folder is None:
             engine.start()
-            groups.append(Group(engine, MemoryStore(variables, size), None))
+            groups.append(Group(engine, MemoryStore(variables, size), None, Moments(start=engine.starts)))
             continue
         place = group_folder(folder.path, engine.chains.start)
         kept: Store = ZarrStore(folder.path, variables, engine.chains) if streaming else MemoryStore({}, size)
@@ -200,6 +201,7 @@ def _groups(engines: Sequence[Engine], meta: dict[str, Any], folder: RunFolder |
             used = max(used, facts["seconds"])
         else:
             engine.start()
+            group.moments.start = engine.starts
         groups.append(group)
     if folder is not None:
         for group in groups:
@@ -213,8 +215,10 @@ def _restore(group: Group, arrays: checkpoint.Arrays, facts: dict[str, Any], fol
     """The inverse of ``Group.save``."""
     engine, variables = group.engine, group.engine.variables
     engine.unpack(checkpoint.part(arrays, "state"))
-    mean, square, probed, tail = (checkpoint.part(arrays, kind) for kind in ("mean", "square", "probe", "tail"))
-    group.moments, group.probed, group.probes = Moments(facts["moment_count"], mean, square), probed, facts["probes"]
+    kinds = ("mean", "square", "start", "probe", "tail")
+    mean, square, start, probed, tail = (checkpoint.part(arrays, kind) for kind in kinds)
+    group.moments = Moments(facts["moment_count"], mean, square, start)
+    group.probed, group.probes = probed, facts["probes"]
     if engine.second_half is not None:
         engine.second_half.unpack(checkpoint.part(arrays, "half"))
     else:
