@@ -23,7 +23,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import scirocco as sc
-from scirocco.batches.base import Batch
+from scirocco.batches import Batch, Batching
+from scirocco.batches.draws import Draw
 
 INK, FILL = "#222222", "#d9d9d9"  # the exact density: a line, or an area behind the histograms
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")  # Okabe and Ito's, told apart by colour-blind eyes
@@ -89,13 +90,13 @@ def simulate_posterior(target: sc.Target, sampler: Any, initial: Any, *, batch_s
     start = kernel.init(jax.random.key(0), initial)
     return simulate(
         lambda key: start._replace(sampler=sampler.init(key, start.position)),
-        lambda key, state, data: kernel.transition(key, state, data)[0],
+        lambda key, state, data: kernel.program.transition(key, state, data)[0],
         kernel.data_at(0), **settings,
     )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Subsets:
+class Subsets(Batching):
     """Minibatches as the sources mean them: a uniformly random subset of the rows, independent from step to step.
 
     No row comes twice in a minibatch, so the gradient noise has V = (N^2/n)(1 - n/N) s^2. The library's own draws
@@ -108,14 +109,9 @@ class Subsets:
 
 
 @dataclass(frozen=True)
-class _Subsets:
+class _Subsets(Draw):
     total: int
     batch_size: int
-    wrap: int = 0
-
-    def init(self, key: Any) -> tuple[()]:
-        """Nothing to remember."""
-        return ()
 
     def draw(self, key: Any, state: tuple[()], count: Any, data: Any) -> tuple[tuple[()], Batch]:
         """The rows with the largest of ``total`` random numbers."""

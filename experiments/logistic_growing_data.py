@@ -257,7 +257,9 @@ class Program:
     ) -> Made:
         """Every ``thin``-th position of a chain that starts at ``position``."""
         prepared, before = self.prepare(position) if prepared is None else (prepared, 0.0)
-        state = self.kernel.state(jax.random.key(0), jnp.asarray(position), None, prepared)  # nothing is drawn here
+        state = self.kernel.program.state(
+            jax.random.key(0), jnp.asarray(position), None, prepared
+        )  # nothing is drawn here
         typed = Settings(*(jnp.asarray(v, t) for v, t in zip(settings, ("float32", bool, "float32"), strict=True)))
         state = state._replace(sampler=state.sampler._replace(settings=typed))
         arguments = jax.random.key(seed), state, self.kernel.data_at(0), jnp.int32(marks or self.marks)
@@ -276,7 +278,7 @@ class Program:
         return jax.lax.fori_loop(0, marks, mark, (state, jnp.zeros((self.marks, *state.position.shape))))[1]
 
     def _advance(self, key: Any, state: Any, data: Any) -> Any:
-        return self.kernel.transition(jax.random.fold_in(key, state.step), state, data)[0]
+        return self.kernel.program.transition(jax.random.fold_in(key, state.step), state, data)[0]
 
 
 # The experiment.

@@ -18,7 +18,9 @@ import numpy as np
 import scirocco as sc
 from scirocco.batches import WithReplacement
 from scirocco.core.trees import normal_like
+from scirocco.estimators import Estimator
 from scirocco.gradient.blocks import split
+from scirocco.samplers import Sampler
 
 TAU = 3.0
 THIN = 10  # iterations from one evaluation to the next
@@ -105,7 +107,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Scaled:
+class Scaled(Sampler):
     """SGLD with step sizes h/sqrt(S); settings are part of the state, so that one compiled program serves them all."""
 
     step_size: ClassVar[None] = None  # every sampler has these two
@@ -146,15 +148,11 @@ class Table(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SparseSAGA:
+class SparseSAGA(Estimator):
     """SAGA as in ``sc.SAGA``, with a table of what is not zero in the gradient of a rating."""
 
     independent_draws: ClassVar[bool] = True
     tau: float = TAU
-
-    def start(self, target: Any, position: Any, held: Any, seed: int) -> Any:
-        """The given position."""
-        return position
 
     def blank(self, target: Any, position: Any, held: Any) -> Table:
         """Zeros."""
@@ -207,7 +205,7 @@ class SparseSAGA:
         return gradient, Table(rows, jax.tree.map(jnp.add, state.total, fresh), last)
 
 
-EVERYTHING = jax.jit(SparseSAGA.everything, static_argnums=0)
+EVERYTHING = jax.jit(SparseSAGA.everything)
 
 
 class Program:
@@ -228,7 +226,8 @@ class Program:
         """The state of a chain that starts at ``params``."""
         kernel = self.kernel
         position, held = split(params, [self.block])
-        state = kernel.state(jax.random.key(seed), position, held, kernel.estimator.init(kernel.target, position, held))
+        prepared = kernel.estimator.init(kernel.target, position, held)
+        state = kernel.program.state(jax.random.key(seed), position, held, prepared)
         typed = Settings(*(jnp.asarray(v, t) for v, t in zip(settings, ("float32", bool, "float32"), strict=True)))
         return jax.tree.map(jnp.array, state._replace(sampler=state.sampler._replace(settings=typed)))
 
@@ -238,7 +237,7 @@ class Program:
 
     def _stretch(self, key: Any, state: Any, data: Any) -> Any:
         def once(_: Any, state: Any) -> Any:
-            return self.kernel.transition(jax.random.fold_in(key, state.step), state, data)[0]
+            return self.kernel.program.transition(jax.random.fold_in(key, state.step), state, data)[0]
 
         return jax.lax.fori_loop(0, THIN, once, state)
 

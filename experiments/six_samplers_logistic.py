@@ -43,6 +43,7 @@ from common import COLOURS, Claim
 from matplotlib.axes import Axes
 
 import scirocco as sc
+from scirocco.samplers import Sampler
 from scirocco.samplers.sgld import SGLDState
 
 PLAIN = ("SGLD", "SGHMC", "SGNHT")
@@ -65,7 +66,7 @@ MODES: dict[str, Any] = {
 
 
 @dataclass(frozen=True, eq=False)
-class InTurn:
+class InTurn(Sampler):
     """SGLD that moves one part of the parameters after the other; ``parts`` are masks of 0 and 1."""
 
     step_size: float
@@ -134,14 +135,14 @@ def follow(
             start_key, key = jax.random.split(key)
 
             def advance(_: Any, state: Any) -> Any:
-                return kernel.transition(jax.random.fold_in(key, state.step), state, data)[0]
+                return kernel.program.transition(jax.random.fold_in(key, state.step), state, data)[0]
 
             def record(state: Any, count: Any) -> tuple[Any, Any]:
                 state = jax.lax.fori_loop(0, count, advance, state)
                 return state, measure(state.position, given)
 
             counts = jnp.full(iterations // every, every).at[0].add(burn_in)
-            return jax.lax.scan(record, kernel.state(start_key, start, None, centred), counts)[1]
+            return jax.lax.scan(record, kernel.program.state(start_key, start, None, centred), counts)[1]
 
         return jax.vmap(lambda *chain: one(chain))(keys, starts) if together else jax.lax.map(one, (keys, starts))
 

@@ -203,12 +203,12 @@ def chain_of(task: Task, method: str, *, batch: int, steps: int, thin: int) -> C
         h = jnp.sqrt(eta)
         kernel = bound.replaced(SAMPLERS[method](h, a / h))
         first, key = jax.random.split(key)
-        state = kernel.state(first, *split(start, bound.blocks), ())
+        state = kernel.program.state(first, *split(start, bound.blocks), ())
 
         def record(state: Any, number: Any) -> tuple[Any, Any]:
             def advance(inner: Any, carry: Any) -> Any:
                 state, total = carry
-                state = kernel.transition(jax.random.fold_in(key, number * thin + inner), state, data)[0]
+                state = kernel.program.transition(jax.random.fold_in(key, number * thin + inner), state, data)[0]
                 return state, total + kinetic(state.sampler.momentum)
 
             state, total = jax.lax.fori_loop(0, thin, advance, (state, jnp.zeros(())))

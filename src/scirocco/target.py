@@ -19,7 +19,9 @@ from jax.flatten_util import ravel_pytree
 
 from scirocco.batches import Arrays, Batch, Source, Stream, as_source
 from scirocco.batches.base import row_bytes
+from scirocco.core.interrupt import poll
 from scirocco.core.program import QUICK
+from scirocco.core.seeds import Purpose, generator
 from scirocco.core.trees import all_finite, named_leaves
 from scirocco.core.types import Array, Data, Params
 
@@ -135,6 +137,7 @@ class Target(PureDensity):
         """All rows once, in batches of equal shape; the padding of the last one has weight 0."""
         rows = self.pass_rows
         for piece in self.source.in_order(rows):
+            poll()
             missing = rows - jax.tree.leaves(piece)[0].shape[0]
             weights = (np.arange(rows) < rows - missing).astype(np.float32)
             padded = jax.tree.map(lambda a, k=missing: np.concatenate([a, np.repeat(a[:1], k, 0)]) if k else a, piece)
@@ -144,8 +147,9 @@ class Target(PureDensity):
         """Minibatches of an epoch in random order, on the host, for work before a run."""
         source = self.source
         if isinstance(source, Arrays):
-            order = np.random.default_rng(np.random.SeedSequence([seed, 3, epoch])).permutation(source.size)
+            order = generator(seed, Purpose.SEARCH_ROWS, epoch).permutation(source.size)
             for k in range(source.size // rows):
+                poll()
                 yield jax.tree.map(lambda a, k=k: a[order[k * rows : (k + 1) * rows]], source.arrays)
             return
         assert isinstance(source, Stream)
@@ -153,6 +157,7 @@ class Target(PureDensity):
         for b in range(max(1, source.size // block)):
             data = source.block(seed, block, epoch * (source.size // block) + b)
             for k in range(block // rows):
+                poll()
                 yield jax.tree.map(lambda a, k=k: a[k * rows : (k + 1) * rows], data)
 
     def full_likelihood_gradient(self, position: Params, held: Params = None) -> Params:

@@ -43,7 +43,7 @@ EXPECTED = {
 
 @pytest.mark.slow
 @parametrize_with_checks(
-    QUICK_MODELS, expected_failed_checks=lambda model: EXPECTED.get(type(model).__name__, {}), xfail_strict=False
+    QUICK_MODELS, expected_failed_checks=lambda model: EXPECTED.get(type(model).__name__, {}), xfail_strict=True
 )
 def test_scikit_learn_compatibility(estimator, check):
     with warnings.catch_warnings():

@@ -257,8 +257,8 @@ def test_partial_fit_follows_a_stream(planted):
         for start in range(0, 260, 65):
             model.partial_fit(counts[start : start + 65])
     order = align(topics, model.components_)
-    assert np.abs(model.components_[order] - topics).sum(axis=1).mean() < 0.6
-    assert model.perplexity(counts[260:]) < 0.8 * model.unigram_perplexity(counts[260:])
+    assert np.abs(model.components_[order] - topics).sum(axis=1).mean() < 0.35  # a start at random: about 1.5
+    assert model.perplexity(counts[260:]) < 0.63 * model.unigram_perplexity(counts[260:])  # exact sampling: 0.56
 
 
 def test_a_centre_is_renewed_in_a_stream(planted):
@@ -304,8 +304,8 @@ def test_priors_are_learnt():
     counts = np.array([rng.multinomial(60, rng.dirichlet(alpha) @ topics) for _ in range(600)])
     model = sc.LDA(3, alpha=0.5, beta=0.5, learn_alpha=True, learn_beta=True, max_iter=80, random_state=0).fit(counts)
     order = align(topics, model.components_)
-    np.testing.assert_allclose(model.alpha_[order], alpha, rtol=0.35)
-    np.testing.assert_allclose(model.beta_, beta, rtol=0.35)
+    np.testing.assert_allclose(model.alpha_[order], alpha, rtol=0.2)  # of 600 documents the sd is 5 to 10 %
+    np.testing.assert_allclose(model.beta_, beta, rtol=0.15)
     fixed = sc.LDA(3, alpha=0.5, beta=0.5, max_iter=5, random_state=0).fit(counts)
     np.testing.assert_allclose(fixed.alpha_, 0.5)
     with pytest.raises(ValueError, match="need kept assignments"):

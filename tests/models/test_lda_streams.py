@@ -125,9 +125,11 @@ def test_samplers_from_a_stream_find_the_topics(planted, settings):
     topics, documents = planted
     counts = np.zeros((240, WORDS), int)
     counts[np.repeat(np.arange(240), np.diff(documents.starts)), documents.words] = documents.numbers
-    model = sc.LDA(3, alpha=0.3, beta=0.5, batch_size=24, max_iter=12, random_state=0, **settings).fit(counts)
+    # Half a pass of search leaves topics off by 0.3 to 1.1: the chain has to find them. Exact samplers end at 0.08.
+    passes = {"max_iter": 12} if "normal_prior=(" in str(settings) else {"max_iter": 60, "warm_passes": 0.5}
+    model = sc.LDA(3, alpha=0.3, beta=0.5, batch_size=24, random_state=0, **passes, **settings).fit(counts)
     found = model.components_[align(topics, model.components_)]
-    assert np.abs(found - topics).sum(axis=1).max() < 0.35
+    assert np.abs(found - topics).sum(axis=1).max() < 0.25
     assert model.posterior_["topics"].std("draw").max() > 1e-4  # it moves
     assert (model.inflation_ is None) == (
         settings.get("estimator", "plain") != "plain" or "cv" in str(settings).lower()

@@ -12,7 +12,7 @@ from pathlib import Path
 import jax
 from platformdirs import user_cache_dir
 
-SHORTEST = 0.1  # seconds of compilation that are worth a file
+SHORTEST = 0.0  # seconds of compilation that are worth a file: a first run has dozens of small programs
 LARGEST = 2**30  # bytes; what was used longest ago goes first
 
 

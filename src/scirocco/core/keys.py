@@ -44,4 +44,4 @@ def fold(key: Key, use: Use, number: Array | int = 0) -> Key:
 
 def as_key(words: Array | np.ndarray) -> Key:
     """A key from its two words."""
-    return jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
+    return jax.random.wrap_key_data(jnp.asarray(words, jnp.uint32), impl="threefry2x32")

@@ -24,6 +24,14 @@ class Purpose(IntEnum):
     CHAIN_START = 203
     CHAIN_PROBE = 204
     POWER_START = 205
+    # Tuning.
+    NOISE_DRAWS = 301  # of the normal law, at which gradient noise is measured
+    NOISE_BATCHES = 302
+    STRATA_DRAWS = 303
+    SEARCH_CHAINS = 304
+    CURVATURE_SIGNS = 305
+    LIPSCHITZ_START = 306
+    BOUNDARY_DRAWS = 307
 
 
 def generator(seed: int, purpose: Purpose, *path: int) -> np.random.Generator:

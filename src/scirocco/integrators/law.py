@@ -12,9 +12,14 @@ The noise of an epoch sums to zero, and a chain that moves slowly hardly feels i
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from scirocco.core.program import QUICK
 from scirocco.core.types import Number
 from scirocco.integrators.langevin import Step
 
@@ -33,20 +38,9 @@ def stationary_variance(
         for x in (precision, noise, h, friction, diffusion)
     )
 
-    def step(theta: Number, p: Number, gradient_noise: Number, xi: Number) -> np.ndarray:
-        ones = np.ones_like(lam)
-        position, momentum, _ = integrator(
-            theta * ones, p * ones, lambda x: lam * x + gradient_noise, xi * ones, h, friction, diffusion
-        )
-        return np.stack([np.asarray(position, np.float64), np.asarray(momentum, np.float64)], axis=-1)
-
-    # What is not finite is not stable either, and sorted out below.
-    with (
-        np.errstate(all="ignore"),
-        jax.enable_x64(True),
-    ):  # 1 - eigenvalue is of the order of h lambda: float32 would lose it
-        matrix = np.stack([step(1, 0, 0, 0), step(0, 1, 0, 0)], axis=-1)
-        kicks = np.stack([step(0, 0, np.sqrt(v), 0), step(0, 0, 0, 1)], axis=-1)
+    with jax.enable_x64(True):  # 1 - eigenvalue is of the order of h lambda: float32 would lose it
+        matrix, kicks = (np.array(part) for part in _recursion(integrator, lam, v, h, friction, diffusion))
+    # What is not finite is not stable either.
     finite = np.all(np.isfinite(matrix), axis=(1, 2)) & np.all(np.isfinite(kicks), axis=(1, 2))
     matrix[~finite], kicks[~finite] = 0, 0
     stable = finite & (np.max(np.abs(np.linalg.eigvals(matrix)), axis=-1) < 1 - 1e-12)
@@ -56,6 +50,21 @@ def stationary_variance(
         from_gradient = from_gradient - 2 * _lag_sum(matrix, epoch) @ from_gradient
     variance = from_gradient[:, 0, 0] + from_noise[:, 0, 0]
     return np.where(stable, variance, np.inf).reshape(shape)
+
+
+@partial(jax.jit, static_argnums=0, compiler_options=QUICK)
+def _recursion(integrator: Step, lam: Any, v: Any, h: Any, friction: Any, diffusion: Any) -> tuple[Any, Any]:
+    """What a step does to (position, momentum), and to unit kicks of gradient noise and of its own noise."""
+
+    def step(theta: float, p: float, gradient_noise: Any, xi: float) -> Any:
+        ones = jnp.ones_like(lam)
+        position, momentum, _ = integrator(
+            theta * ones, p * ones, lambda x: lam * x + gradient_noise, xi * ones, h, friction, diffusion
+        )
+        return jnp.stack([position, momentum], axis=-1)
+
+    matrix = jnp.stack([step(1.0, 0.0, 0.0, 0.0), step(0.0, 1.0, 0.0, 0.0)], axis=-1)
+    return matrix, jnp.stack([step(0.0, 0.0, jnp.sqrt(v), 0.0), step(0.0, 0.0, 0.0, 1.0)], axis=-1)
 
 
 def euler_variance(

@@ -10,6 +10,7 @@ minibatch gradients: positive, and as cheap as a few steps of a sampler.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -19,9 +20,11 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from scirocco.batches import Batch
+from scirocco.core.program import QUICK
+from scirocco.core.seeds import Purpose, generator
 from scirocco.core.types import Array, Params
 from scirocco.samplers.preconditioned import Scale
-from scirocco.target import Target, merge
+from scirocco.target import Density, Target, merge
 
 FULL = 500  # parameters, up to which the whole Hessian is formed
 LOW_RANK = 100_000  # parameters, up to which its largest eigenvalues are looked for
@@ -55,11 +58,17 @@ def curvature(target: Target, position: Params, held: Params = None, *, seed: in
 
 def hessian(target: Target, position: Params, held: Params = None) -> np.ndarray:
     """The Hessian of U in float64; on an even selection of the data where the whole of it would take long."""
-    flat, unravel = ravel_pytree(position)
-    prior = jax.jit(jax.hessian(lambda x: -target.log_prior(merge(unravel(x), held))))
-    batches = _selection(target, int(WORK / flat.size**2))
-    total = np.asarray(prior(flat), np.float64) + target.likelihood_hessian(position, held, batches)
+    batches = _selection(target, int(WORK / ravel_pytree(position)[0].size ** 2))
+    total = np.asarray(_prior_hessian(target.density, position, held), np.float64) + target.likelihood_hessian(
+        position, held, batches
+    )
     return (total + total.T) / 2
+
+
+@partial(jax.jit, static_argnums=0, compiler_options=QUICK)
+def _prior_hessian(density: Density, position: Params, held: Params) -> Array:
+    flat, unravel = ravel_pytree(position)
+    return jax.hessian(lambda x: -density.log_prior(merge(unravel(x), held)))(flat)
 
 
 def _selection(target: Target, rows: int) -> Iterator[Batch]:
@@ -93,26 +102,20 @@ def _positive(diagonal: np.ndarray) -> np.ndarray:
 
 def _large_diagonal(target: Target, position: Params, held: Params, seed: int) -> np.ndarray:
     """Prior curvature, by random signs (exact if it is diagonal), plus the Fisher information of minibatches."""
-    flat, unravel = ravel_pytree(position)
+    flat = ravel_pytree(position)[0]
     rows = max(1, min(target.size // 2, 100, target.pass_rows))
     weight = jnp.float32(target.size / rows)
 
-    @jax.jit
-    def gradient(data: Params) -> Array:
-        batch = Batch(data, weight, jnp.arange(rows, dtype=jnp.int32))
-        return ravel_pytree(target.likelihood_gradient(position, held, batch))[0]
-
+    indices = jnp.arange(rows, dtype=jnp.int32)
     minibatches = islice(target.shuffled(rows, seed), PROBES)
-    slopes = np.array([np.asarray(gradient(data), np.float64) for data in minibatches])
+    batches = (Batch(data, weight, indices) for data in minibatches)
+    slopes = np.array([np.asarray(_slope(target.density, position, held, b), np.float64) for b in batches])
     fisher = np.var(slopes, axis=0, ddof=1) * rows / target.size
-    signs = jax.random.rademacher(jax.random.key(seed), (8, flat.size), flat.dtype)
-
-    @jax.jit
-    def prior(sign: Array) -> Array:
-        slope = jax.grad(lambda x: -target.log_prior(merge(unravel(x), held)))
-        return sign * jax.jvp(slope, (flat,), (sign,))[1]
-
-    curved = np.mean([np.asarray(prior(sign), np.float64) for sign in signs], axis=0)
+    rng = generator(seed, Purpose.CURVATURE_SIGNS)
+    signs = (2 * rng.integers(2, size=(8, flat.size)) - 1).astype(flat.dtype)
+    curved = np.mean(
+        [s * np.asarray(_prior_product(target.density, position, held, s), np.float64) for s in signs], axis=0
+    )
     return _positive(np.maximum(fisher, 0) + np.maximum(curved, 0))
 
 
@@ -120,23 +123,13 @@ def _low_rank(target: Target, position: Params, held: Params, diagonal: np.ndarr
     """The largest eigenvalues of D H D by Lanczos' method on a selection of the data."""
     from scipy.sparse.linalg import LinearOperator, eigsh
 
-    flat, unravel = ravel_pytree(position)
+    flat, density = ravel_pytree(position)[0], target.density
     batches = list(_selection(target, 2000))
-
-    @jax.jit
-    def product(v: Array, batch: Batch) -> Array:
-        def gradient(x: Array) -> Array:
-            return ravel_pytree(target.likelihood_gradient(unravel(x), held, batch))[0]
-
-        return jax.jvp(gradient, (flat,), (v,))[1]
-
-    @jax.jit
-    def prior(v: Array) -> Array:
-        return jax.jvp(jax.grad(lambda x: -target.log_prior(merge(unravel(x), held))), (flat,), (v,))[1]
 
     def multiply(v: np.ndarray) -> np.ndarray:
         scaled = jnp.asarray(diagonal * v.ravel(), flat.dtype)
-        parts = [prior(scaled), *(product(scaled, batch) for batch in batches)]
+        parts = [_prior_product(density, position, held, scaled)]
+        parts += [_product(density, position, held, scaled, batch) for batch in batches]
         return diagonal * np.sum([np.asarray(part, np.float64) for part in parts], axis=0)
 
     operator = LinearOperator((flat.size, flat.size), matvec=multiply, dtype=np.float64)
@@ -149,3 +142,22 @@ def _low_rank(target: Target, position: Params, held: Params, diagonal: np.ndarr
         return Curvature(Scale(diagonal), "diagonal", top, top, top, 0)
     scale = Scale(diagonal, vectors=vectors[:, keep], stretches=1 / np.sqrt(values[keep]))
     return Curvature(scale, "low-rank", top, top, float(values[0]) if keep.all() else 2.0, 0)
+
+
+@partial(jax.jit, static_argnums=0)
+def _slope(density: Density, position: Params, held: Params, batch: Batch) -> Array:
+    return ravel_pytree(density.likelihood_gradient(position, held, batch))[0]
+
+
+@partial(jax.jit, static_argnums=0)
+def _product(density: Density, position: Params, held: Params, v: Array, batch: Batch) -> Array:
+    """The Hessian of the likelihood times a vector."""
+    flat, unravel = ravel_pytree(position)
+    return jax.jvp(lambda x: _slope(density, unravel(x), held, batch), (flat,), (v,))[1]
+
+
+@partial(jax.jit, static_argnums=0, compiler_options=QUICK)
+def _prior_product(density: Density, position: Params, held: Params, v: Array) -> Array:
+    """The Hessian of the prior times a vector."""
+    flat, unravel = ravel_pytree(position)
+    return jax.jvp(jax.grad(lambda x: -density.log_prior(merge(unravel(x), held))), (flat,), (v,))[1]

@@ -15,6 +15,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
 from scirocco.batches import Batch
+from scirocco.core.seeds import Purpose, generator
 from scirocco.core.types import Array, Params
 from scirocco.target import Target, merge
 
@@ -24,7 +25,7 @@ def lipschitz_constants(
 ) -> np.ndarray:
     """One L_i per example, none below ``floor`` times their mean so that every row can be drawn."""
     flat, unravel = ravel_pytree(centre)
-    start = jax.random.normal(jax.random.key(seed), flat.shape, flat.dtype)
+    start = generator(seed, Purpose.LIPSCHITZ_START).standard_normal(flat.shape).astype(flat.dtype)
 
     def curvature(row: Params) -> Float[Array, ""]:
         def gradient(point: Float[Array, " d"]) -> Float[Array, " d"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -11,9 +12,11 @@ from jax.flatten_util import ravel_pytree
 
 from scirocco.batches import Arrays, Batch
 from scirocco.core.checks import require_count
+from scirocco.core.program import QUICK
+from scirocco.core.trees import all_finite
 from scirocco.core.types import Array, Params
 from scirocco.optimise.curvature import FULL, curvature
-from scirocco.target import Target, merge
+from scirocco.target import Density, Target, merge
 
 NEWTON = 20  # steps with a fixed curvature at most
 CLOSE, NEAR = 1e-3, 0.05  # in posterior sds: the wanted distance to the mode, and one that does
@@ -37,8 +40,6 @@ def find_mode(
     memory), Newton's method for up to 500 parameters and L-BFGS beyond, on the full potential summed in float64,
     because the centre of a control variate should lie well within a posterior sd of the mode.
     """
-    import optax
-
     require_count("batch_size", batch_size)
     if steps is not None:
         require_count("steps", steps)
@@ -47,7 +48,7 @@ def find_mode(
         steps = int(np.clip(2 * target.size // rows, 500, 5000))
     steps = int(steps)
     if optimizer is None:
-        optimizer = optax.adam(optax.cosine_decay_schedule(0.05, max(1, steps)))
+        optimizer = _adam(max(1, steps))
     position = _descend(target, initial, held, optimizer, steps, rows, seed)
     if polish is None:
         polish = isinstance(target.source, Arrays)
@@ -55,30 +56,43 @@ def find_mode(
 
 
 def _descend(target: Target, initial: Params, held: Params, optimizer: Any, steps: int, rows: int, seed: int) -> Params:
-    import optax
-
-    @jax.jit
-    def update(position: Params, state: Any, batch: Batch) -> tuple[Params, Any]:
-        gradient = jax.tree.map(lambda g: g / target.size, target.potential_gradient(position, held, batch))
-        change, state = optimizer.update(gradient, state, position)
-        return optax.apply_updates(position, change), state
-
-    position, state = initial, optimizer.init(initial)
+    position, state = jax.tree.map(jnp.asarray, initial), optimizer.init(initial)
     weight, indices = jnp.float32(target.size / rows), jnp.arange(rows, dtype=jnp.int32)
     done = epoch = 0
     while done < steps:
         for data in target.shuffled(rows, seed, epoch):
             if done == steps:
                 break
-            position, state = update(position, state, Batch(data, weight, indices))
+            batch = Batch(data, weight, indices)
+            position, state = _update(target.density, optimizer, position, held, state, batch)
             done += 1
         epoch += 1
-    if not all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(position)):
+    if not all_finite(position):
         raise FloatingPointError(
             "the search for the mode went to infinity: give a centre, a better initial position, or an optimizer with "
             "a smaller learning rate, ControlVariate(options={'optimizer': optax.adam(1e-3)})"
         )
     return position
+
+
+@cache
+def _adam(steps: int) -> Any:
+    """Adam with a cosine decay; the same object for the same number of steps, so that it is compiled once."""
+    import optax
+
+    return optax.adam(optax.cosine_decay_schedule(0.05, steps))
+
+
+@partial(jax.jit, static_argnums=(0, 1), compiler_options=QUICK)
+def _update(
+    density: Density, optimizer: Any, position: Params, held: Params, state: Any, batch: Batch
+) -> tuple[Params, Any]:  # fmt: skip
+    """One step of an optimiser on U/N."""
+    import optax
+
+    gradient = jax.tree.map(lambda g: g / density.size, density.potential_gradient(position, held, batch))
+    change, state = optimizer.update(gradient, state, position)
+    return optax.apply_updates(position, change), state
 
 
 def _polish(target: Target, position: Params, held: Params) -> Params:
@@ -128,23 +142,10 @@ def _quasi_newton(target: Target, position: Params, held: Params, iterations: in
         params = unravel(jnp.asarray(point, flat.dtype))
         value, gradient = 0.0, np.zeros(point.shape)
         for batch in target.passes():
-            v, g = part(params, batch)
+            v, g = _likelihood_part(target.density, params, held, batch)
             value, gradient = value + float(v), gradient + np.asarray(g, dtype=np.float64)
-        v, g = prior(params)
+        v, g = _prior_part(target.density, params, held)
         return (value + float(v)) / target.size, (gradient + np.asarray(g, dtype=np.float64)) / target.size
-
-    def likelihood(params: Params, batch: Batch) -> Array:
-        return -jnp.sum(target.log_likelihoods(merge(params, held), batch.data) * batch.weights)
-
-    @jax.jit
-    def part(params: Params, batch: Batch) -> tuple[Array, Array]:
-        value, gradient = jax.value_and_grad(likelihood)(params, batch)
-        return value, ravel_pytree(gradient)[0]
-
-    @jax.jit
-    def prior(params: Params) -> tuple[Array, Array]:
-        value, gradient = jax.value_and_grad(lambda p: -target.log_prior(merge(p, held)))(params)
-        return value, ravel_pytree(gradient)[0]
 
     found = minimize(
         value_and_gradient,
@@ -154,3 +155,18 @@ def _quasi_newton(target: Target, position: Params, held: Params, iterations: in
         options={"maxiter": iterations, "ftol": 1e-13, "gtol": 1e-9},
     )
     return unravel(jnp.asarray(found.x, flat.dtype)) if np.all(np.isfinite(found.x)) else position
+
+
+@partial(jax.jit, static_argnums=0)
+def _likelihood_part(density: Density, params: Params, held: Params, batch: Batch) -> tuple[Array, Array]:
+    def potential(params: Params) -> Array:
+        return -jnp.sum(density.log_likelihoods(merge(params, held), batch.data) * batch.weights)
+
+    value, gradient = jax.value_and_grad(potential)(params)
+    return value, ravel_pytree(gradient)[0]
+
+
+@partial(jax.jit, static_argnums=0, compiler_options=QUICK)
+def _prior_part(density: Density, params: Params, held: Params) -> tuple[Array, Array]:
+    value, gradient = jax.value_and_grad(lambda p: -density.log_prior(merge(p, held)))(params)
+    return value, ravel_pytree(gradient)[0]

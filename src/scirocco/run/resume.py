@@ -31,7 +31,10 @@ class Again:
 
     def refuse(self, kind: str, *names: str) -> None:
         """Reject parts that a kind of run does not have."""
-        given = [name for name in names if getattr(self, name) not in (None, ())]
+        values = {name: getattr(self, name) for name in names}
+        given = [
+            name for name, value in values.items() if value is not None and not (type(value) is tuple and not value)
+        ]
         if given:
             raise ValueError(f"a run of {kind} has no {', '.join(given)}: leave it out")
 

@@ -26,16 +26,20 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from scirocco.batches import Strata
-from scirocco.core.types import Array, Data, Key, Params
+from scirocco.core.keys import Use, as_key, fold
+from scirocco.core.program import QUICK
+from scirocco.core.seeds import Purpose, generator, key_words
+from scirocco.core.types import Array, Data, Params
 from scirocco.estimators import SAGA, SVRG, ControlVariate, Estimator, Plain
 from scirocco.estimators.control_variate import anchor
 from scirocco.gradient.blocks import split
 from scirocco.gradient.kernel import Kernel
+from scirocco.gradient.program import Program
 from scirocco.optimise.curvature import Curvature, curvature
 from scirocco.optimise.mode import find_mode
 from scirocco.samplers.base import Auto, at, automatic, has_law
 from scirocco.samplers.preconditioned import Preconditioned, Scale
-from scirocco.target import Target, merge
+from scirocco.target import Density, Target, merge
 from scirocco.tuning.bandit import search, with_settings
 from scirocco.tuning.report import FAR, Trial, Tuning
 from scirocco.tuning.strata import stratify
@@ -150,8 +154,8 @@ def _located(kernel: Kernel, position: Params, held: Params) -> tuple[Params, Cu
     try:
         found = curvature(target, mode, held, seed=seed)
         flat, unravel = ravel_pytree(mode)
-        for key in jax.random.split(jax.random.fold_in(jax.random.key(seed), 11), DRAWS):
-            phi = jax.random.normal(key, flat.shape, flat.dtype)
+        rng = generator(seed, Purpose.BOUNDARY_DRAWS)
+        for phi in rng.standard_normal((DRAWS, flat.size)).astype(flat.dtype):
             place = "within a few posterior sds of the mode"
             _require_inside(target, unravel(flat + found.scale.forward(phi)), held, place)
         return mode, found
@@ -164,13 +168,18 @@ def _located(kernel: Kernel, position: Params, held: Params) -> tuple[Params, Cu
 
 def _require_inside(target: Target, position: Params, held: Params, place: str) -> None:
     """Reject a density that ends where a chain would go; one that only overflows is left to the search."""
-    value = float(target.log_prior(merge(position, held)))
+    value = float(_log_prior(target.density, position, held))
     if np.isnan(value) or value == -np.inf:
         raise ValueError(
             f"log_prior is {value} {place}: the density has a hard boundary there, which no gradient sampler respects. "
             "Reparametrise so that every real number is allowed, such as the log of a positive parameter or the logit "
             "of a probability, and add the log of the change of variables to log_prior"
         )
+
+
+@partial(jax.jit, static_argnums=0, compiler_options=QUICK)
+def _log_prior(density: Density, position: Params, held: Params) -> Array:
+    return jnp.asarray(density.log_prior(merge(position, held)))
 
 
 def _quietest(kernel: Kernel, found: Curvature, mode: Params, held: Params, temperature: float) -> tuple[Kernel, Noise]:
@@ -220,36 +229,41 @@ def measure(
 ) -> Noise:
     """The variance over minibatches of (L L' g)_j, over P_jj, averaged over draws of the normal law."""
     flat, unravel = ravel_pytree(mode)
-    target = kernel.target
-    key = jax.random.fold_in(jax.random.key(kernel.seed), 7)
-
-    @jax.jit
-    def at_draw(key: Key) -> tuple[Params, Array]:
-        phi = np.float32(np.sqrt(temperature)) * jax.random.normal(key, flat.shape, flat.dtype)
-        return unravel(flat + scale.forward(phi)), phi
-
+    target, rng = kernel.target, generator(kernel.seed, Purpose.NOISE_DRAWS)
+    phi = (np.sqrt(temperature) * rng.standard_normal((DRAWS + 1, flat.size))).astype(flat.dtype)
     if isinstance(estimator, SAGA | SVRG):  # they remember gradients of other draws: one such draw stands for them
-        state, estimator = anchor(target, at_draw(jax.random.fold_in(key, 1))[0], held), ControlVariate()
+        state, estimator = anchor(target, unravel(flat + scale.forward(phi[-1])), held), ControlVariate()
     else:
         state = estimator.init(target, mode, held)
+    program = kernel.replaced(kernel.sampler, estimator).program
+    words = key_words(kernel.seed, Purpose.NOISE_BATCHES)
+    found = [
+        _slopes(program, scale, state, mode, held, draw, words, number * REPEATS, kernel.data_at(0))
+        for number, draw in enumerate(phi[:-1])
+    ]
+    spread, white, noise = (np.array(part, np.float64) for part in zip(*found, strict=True))
+    away = np.mean((white - phi[:-1]) ** 2) - np.mean(noise) / REPEATS
+    departure = max(0.0, float(away / np.mean(phi[:-1].astype(np.float64) ** 2))) if np.isfinite(away) else np.inf
+    return Noise(spread.mean(axis=0) / scale.variance, departure)
 
-    @jax.jit
-    def slope(key: Key, state: Any, theta: Params, data: Data) -> tuple[Array, Array]:
-        _, batch = kernel.draw.draw(key, kernel.draw.init(key), jnp.int32(0), data)
-        gradient, _ = estimator.estimate(target, state, theta, held, batch)
-        white = scale.transposed(ravel_pytree(gradient)[0])
-        return white, scale.forward(white)
 
-    data, spread, away, size = kernel.data_at(0), np.zeros(flat.size), 0.0, 0.0
-    for draw_key in jax.random.split(jax.random.fold_in(key, 2), DRAWS):
-        theta, phi = at_draw(draw_key)
-        found = [slope(k, state, theta, data) for k in jax.random.split(draw_key, REPEATS)]
-        white, along = (np.array(part, np.float64) for part in zip(*found, strict=True))
-        spread += np.var(along, axis=0, ddof=1) / DRAWS
-        noise = np.mean(np.var(white, axis=0, ddof=1))
-        away += float(np.mean((np.mean(white, axis=0) - np.asarray(phi)) ** 2) - noise / REPEATS)
-        size += float(np.mean(np.asarray(phi) ** 2))
-    return Noise(spread / scale.variance, max(0.0, away / size) if np.isfinite(away) else np.inf)
+@partial(jax.jit, compiler_options=QUICK)
+def _slopes(
+    program: Program, scale: Scale, state: Any, mode: Params, held: Params, phi: Array, words: Array, first: Array,
+    data: Data,
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    """At one draw: the variance of L L' g over minibatches, the mean of L' g, and the mean variance of that."""
+    flat, unravel = ravel_pytree(mode)
+    theta, key = unravel(flat + scale.forward(phi)), as_key(words)
+
+    def once(number: Array) -> Array:
+        batch = program.draw.fresh(fold(key, Use.MINIBATCH, number), data)
+        gradient, _ = program.estimator.estimate(program.density, state, theta, held, batch)
+        return scale.transposed(ravel_pytree(gradient)[0])
+
+    white = jax.lax.map(once, first + jnp.arange(REPEATS, dtype=jnp.int32))
+    along = jax.vmap(scale.forward)(white)
+    return jnp.var(along, axis=0, ddof=1), jnp.mean(white, axis=0), jnp.mean(jnp.var(white, axis=0, ddof=1))
 
 
 # The step size.

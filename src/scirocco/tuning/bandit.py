@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -19,11 +20,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scirocco.core.interrupt import poll
+from scirocco.core.keys import Use, as_key, fold
+from scirocco.core.program import QUICK
+from scirocco.core.seeds import Purpose, key_words
 from scirocco.core.trees import all_finite
-from scirocco.core.types import Array, Data, Key, Params
+from scirocco.core.types import Array, Data, Params
 from scirocco.diagnostics.ksd import ksd
 from scirocco.gradient.kernel import Kernel
-from scirocco.gradient.program import ChainState
+from scirocco.gradient.program import ChainState, Program
 from scirocco.samplers.base import at, has_law
 from scirocco.samplers.preconditioned import Preconditioned, Scale
 from scirocco.tuning.report import Trial
@@ -56,8 +61,7 @@ def search(
         if make is not None and 2 * rows <= kernel.target.size:
             kernels.append(make(rows).replaced(kernel.sampler, kernel.estimator))
     estimator = kernel.estimator.init(kernel.target, mode, held)
-    runners = {id(k): _runner(k, scale) for k in kernels}
-    key = jax.random.fold_in(jax.random.key(kernel.seed), 8)
+    words = key_words(kernel.seed, Purpose.SEARCH_CHAINS)
     arms = []
     for k, factor, share in product(kernels, STEPS, FRICTIONS if own is not None else (None,)):
         friction = None if share is None or own is None else share * own
@@ -67,12 +71,11 @@ def search(
     for number in range(ROUNDS):
         judged = []
         for arm in arms:
-            begin, run = runners[id(arm.kernel)]
-            state = arm.state or begin(key, arm.step_size, arm.friction, mode, held, estimator)
-            fields = run(
-                jax.random.fold_in(key, 1 + number), arm.step_size, arm.friction, state, arm.kernel.data_at(0),
-                jnp.int32(max(1, FIRST * 2**number // DRAWS)),
-            )  # fmt: skip
+            poll()
+            program = _set(arm.kernel, scale, arm.step_size, arm.friction).program
+            state = arm.state or _begin(program, words, mode, held, estimator)
+            gap = max(1, FIRST * 2**number // DRAWS)
+            fields = _chain(program, words, 1 + number, state, arm.kernel.data_at(0), gap)
             judged.append((_judge(arm, scale, fields), arm._replace(state=fields["state"])))
         judged.sort(key=lambda pair: _rank(pair[0], limit))
         ranked = judged + ranked[len(judged) :]
@@ -122,33 +125,30 @@ def _set(kernel: Kernel, scale: Scale | None, step_size: Any, friction: Any) -> 
     return kernel.replaced(changed if scale is None else Preconditioned(changed, scale))
 
 
-def _runner(kernel: Kernel, scale: Scale | None) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Compiled once for all settings of a batch size: the step size and the friction are arguments."""
+@partial(jax.jit, compiler_options=QUICK)
+def _begin(program: Program, words: Array, mode: Params, held: Params, estimator: Any) -> ChainState:
+    return program.state(as_key(words), mode, held, estimator)
 
-    @jax.jit
-    def begin(key: Key, step_size: Any, friction: Any, mode: Params, held: Params, estimator: Any) -> ChainState:
-        return _set(kernel, scale, step_size, friction).program.state(key, mode, held, estimator)
 
-    @jax.jit
-    def run(key: Key, step_size: Any, friction: Any, state: ChainState, data: Data, gap: Array) -> dict[str, Any]:
-        bound = _set(kernel, scale, step_size, friction).program
+@jax.jit
+def _chain(
+    program: Program, words: Array, number: Array, state: ChainState, data: Data, gap: Array
+) -> dict[str, Any]:  # fmt: skip
+    """Draws ``gap`` steps apart with their scores, and noise and curvature at the end; one program for all settings."""
+    words = jnp.asarray(words) + jnp.stack([jnp.uint32(number), jnp.uint32(0)])
 
-        def score(key: Key, state: ChainState) -> Params:
-            slopes = jax.lax.map(lambda k: bound.fresh_gradient(k, state, data), jax.random.split(key, SCORES))
-            return jax.tree.map(lambda g: -jnp.mean(g, axis=0), slopes)
+    def score(place: Array, state: ChainState) -> Params:
+        keys = place * SCORES + jnp.arange(SCORES, dtype=jnp.int32)
+        slopes = jax.lax.map(lambda n: program.fresh_gradient(fold(as_key(words), Use.GRADIENT, n), state, data), keys)
+        return jax.tree.map(lambda g: -jnp.mean(g, axis=0), slopes)
 
-        def draw(state: ChainState, number: Array) -> tuple[ChainState, tuple[Params, Params]]:
-            inner = jax.random.fold_in(key, number)
-            state = jax.lax.fori_loop(
-                0, gap, lambda i, s: bound.transition(jax.random.fold_in(inner, i), s, data)[0], state
-            )
-            return state, (state.sampler.position, score(jax.random.fold_in(inner, 2**30), state))
+    def draw(state: ChainState, place: Array) -> tuple[ChainState, tuple[Params, Params]]:
+        state = jax.lax.fori_loop(0, gap, lambda _, s: program.transition(as_key(words), s, data)[0], state)
+        return state, (state.sampler.position, score(place, state))
 
-        state, (positions, scores) = jax.lax.scan(draw, state, jnp.arange(DRAWS, dtype=jnp.int32))
-        noise, curved, *_ = bound.probe(jax.random.fold_in(key, 2**30), state, data, PROBES)
-        return {"state": state, "positions": positions, "scores": scores, "noise": noise, "curvature": curved}
-
-    return begin, run
+    state, (positions, scores) = jax.lax.scan(draw, state, jnp.arange(DRAWS, dtype=jnp.int32))
+    noise, curved, *_ = program.probe(fold(as_key(words), Use.START), state, data, PROBES)
+    return {"state": state, "positions": positions, "scores": scores, "noise": noise, "curvature": curved}
 
 
 def _judge(arm: _Arm, scale: Scale | None, fields: dict[str, Any]) -> Trial:

@@ -8,16 +8,20 @@ holds one, which then counts N/n times. Their coordinates get rare large kicks, 
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from scirocco.batches import Arrays, Batch, Strata
+from scirocco.core.program import QUICK
+from scirocco.core.seeds import Purpose, generator
 from scirocco.core.types import Array, Params
 from scirocco.optimise.curvature import WORK
 from scirocco.samplers.preconditioned import Scale
-from scirocco.target import Target
+from scirocco.target import Density, Target
 
 DRAWS = 2  # of the normal law, at which the rows are compared
 USUAL = 0.9  # of the rows: their mean is what the others are compared with
@@ -40,21 +44,24 @@ def stratify(target: Target, scale: Scale, mode: Params, held: Params, seed: int
 
 
 def _changes(target: Target, scale: Scale, mode: Params, held: Params, seed: int) -> np.ndarray:
+    flat = ravel_pytree(mode)[0]
+    phi = generator(seed, Purpose.STRATA_DRAWS).standard_normal((DRAWS, flat.size)).astype(flat.dtype)
+    squares = [_squares(target.density, scale, mode, held, phi, batch) for batch in target.passes()]
+    return np.sqrt(np.concatenate([np.asarray(part, np.float64) for part in squares])[: target.size])
+
+
+@partial(jax.jit, static_argnums=0, compiler_options=QUICK)
+def _squares(density: Density, scale: Scale, mode: Params, held: Params, phi: Array, batch: Batch) -> Array:
+    """c_i^2 of each row of a batch, summed over draws."""
     flat, unravel = ravel_pytree(mode)
-    phi = jax.random.normal(jax.random.fold_in(jax.random.key(seed), 9), (DRAWS, flat.size), flat.dtype)
 
-    @jax.jit
-    def changes(batch: Batch) -> Array:
-        def gradients(theta: Array) -> Array:
-            each = target.example_gradients(unravel(theta), held, batch.data)
-            return jax.vmap(lambda tree: ravel_pytree(tree)[0])(each)
+    def gradients(theta: Array) -> Array:
+        each = density.example_gradients(unravel(theta), held, batch.data)
+        return jax.vmap(lambda tree: ravel_pytree(tree)[0])(each)
 
-        base = gradients(flat)
-        moved = [gradients(flat + scale.forward(phi[k])) - base for k in range(DRAWS)]
-        return sum((jnp.sum(jax.vmap(scale.transposed)(change) ** 2, axis=1) for change in moved), start=jnp.zeros(()))
-
-    squares = [np.asarray(changes(batch), np.float64) for batch in target.passes()]
-    return np.sqrt(np.concatenate(squares)[: target.size])
+    base = gradients(flat)
+    moved = [gradients(flat + scale.forward(phi[k])) - base for k in range(DRAWS)]
+    return sum((jnp.sum(jax.vmap(scale.transposed)(change) ** 2, axis=1) for change in moved), start=jnp.zeros(()))
 
 
 def _allocated(sizes: np.ndarray, rates: np.ndarray, batch_size: int) -> tuple[int, ...]:

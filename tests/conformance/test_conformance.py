@@ -1,0 +1,139 @@
+"""Every public sampler, estimator, batching and model passes the suite that parts of third parties can run too."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import scirocco as sc
+from scirocco import batches, conformance, estimators, models, recipe, samplers, simplex
+
+H = 1e-3
+SAMPLERS = {
+    "SGLD": sc.SGLD(H), "SGLD, schedule": sc.SGLD(sc.Decreasing(H)), "PSGLD": sc.PSGLD(H),
+    "SGHMC": sc.SGHMC(H, friction=5.0, inner_steps=2, resample_momentum=True), "SGNHT": sc.SGNHT(H, diffusion=5.0),
+    "UnderdampedLangevin": sc.UnderdampedLangevin(H, friction=5.0), "Recipe": sc.Recipe(H, diffusion=1.0),
+    "Preconditioned": samplers.Preconditioned(sc.SGNHT(H, per_coordinate=True), samplers.Scale(np.array([1, 2, 0.5]))),
+    "cyclical": sc.cyclical(sc.SGLD(H), period=10),
+}  # fmt: skip
+BAD = {"temperature": -1.0, "friction": np.nan, "diffusion": -1.0, "inner_steps": 0, "integrator": "none", "alpha": 2.0}
+ESTIMATORS = {
+    "Plain": sc.Plain(), "ControlVariate": sc.ControlVariate(), "second order": sc.ControlVariate(order=2),
+    "SAGA": sc.SAGA(), "SVRG": sc.SVRG(7),
+}  # fmt: skip
+BATCHINGS = {
+    "Shuffled": batches.Shuffled(), "RandomBlocks": batches.RandomBlocks(10),
+    "WithReplacement": batches.WithReplacement(), "Weighted": batches.Weighted(np.linspace(1, 2, 60)),
+    "Strata": batches.Strata(np.arange(60) % 3),
+}  # fmt: skip
+SIMPLEX = {
+    "SCIR": sc.SCIR(0.1), "SCIRCV": sc.SCIRCV(0.1), "SGRLD": sc.SGRLD(1e-3),
+    "Natural": simplex.Natural(sc.SGLD(1e-3)), "Exact": simplex.Exact(),
+}  # fmt: skip
+RNG = np.random.default_rng(0)
+ROWS = RNG.normal(size=(120, 2))
+QUICK = {"n_draws": 20, "burn_in": 10, "thin": 1, "random_state": 0}
+MODELS = {
+    "LDA": (sc.LDA(3, max_iter=8, n_chains=2, random_state=0), (RNG.poisson(0.4, (60, 30)),)),
+    "LogisticRegression": (sc.LogisticRegression(**QUICK), (ROWS, ROWS[:, 0] > 0)),
+    "GaussianMixture": (sc.GaussianMixture(**QUICK), (ROWS,)),
+    "MatrixFactorization": (sc.MatrixFactorization(2, **QUICK), (RNG.integers(9, size=(200, 2)), RNG.normal(size=200))),
+    "NeuralNetworkClassifier": (sc.NeuralNetworkClassifier(4, **QUICK), (ROWS, ROWS[:, 0] > 0)),
+    "NeuralNetworkRegressor": (sc.NeuralNetworkRegressor(4, **QUICK), (ROWS, ROWS[:, 0])),
+}
+OFTEN = ("LDA", "LogisticRegression")
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_samplers(name):
+    conformance.check_sampler(SAMPLERS[name], bad=BAD)
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_estimators(name):
+    conformance.check_estimator(ESTIMATORS[name])
+
+
+@pytest.mark.parametrize("name", BATCHINGS)
+def test_batchings(name):
+    conformance.check_batching(BATCHINGS[name])
+
+
+@pytest.mark.parametrize("name", SIMPLEX)
+def test_simplex_samplers(name):
+    conformance.check_simplex_sampler(SIMPLEX[name], resumes=name != "Exact", bad={"step_size": -1.0})
+
+
+@pytest.mark.parametrize("name", [n if n in OFTEN else pytest.param(n, marks=pytest.mark.slow) for n in MODELS])
+def test_models(name):
+    model, data = MODELS[name]
+    conformance.check_model(model, *data)
+
+
+def test_no_public_part_is_missing():
+    def public(module, base):
+        kinds = [getattr(module, name) for name in module.__all__]
+        return {k for k in kinds if isinstance(k, type) and issubclass(k, base) and k is not base}
+
+    for parts, modules, base in (
+        (SAMPLERS, (samplers, recipe), samplers.Sampler), (ESTIMATORS, (estimators,), estimators.Estimator),
+        (BATCHINGS, (batches,), batches.Batching), (SIMPLEX, (simplex,), simplex.SimplexSampler),
+    ):  # fmt: skip
+        tried = {type(part) for part in parts.values()}
+        assert set().union(*(public(module, base) for module in modules)) <= tried
+    assert {type(model).__name__ for model, _ in MODELS.values()} == set(models.__all__)
+
+
+# A part of a third party, and parts that must not pass.
+
+
+@dataclasses.dataclass(frozen=True)
+class Mine(sc.samplers.Sampler):
+    """Gradient descent with noise, as in CONTRIBUTING.
+
+    >>> Mine(0.1).temperature
+    1.0
+    """
+
+    step_size: float
+    temperature: float = 1.0
+
+    def __post_init__(self):
+        sc.samplers.base.require_step_size(self.step_size)
+
+    def init(self, key, position):
+        del key
+        return sc.samplers.sgld.SGLDState(position, jnp.int32(0))
+
+    def step(self, key, state, gradient):
+        g = gradient(state.position)
+        new = jax.tree.map(lambda x, g: (x - self.step_size * g).astype(x.dtype), state.position, g)
+        return state._replace(position=new, step=state.step + 1), sc.samplers.base.info(self.step_size, g)
+
+
+def test_a_part_of_ones_own_passes(monkeypatch):
+    monkeypatch.setattr("sys.modules", dict(__import__("sys").modules))
+    monkeypatch.setitem(globals(), "__doc__", "theta <- theta - h g\n\n    theta <- theta - h g")
+    conformance.check_sampler(Mine(1e-3))
+
+
+def test_parts_that_do_not_conform_are_found():
+    class Growing(Mine):
+        def step(self, key, state, gradient):
+            state, info = super().step(key, state, gradient)
+            return state._replace(step=state.step.astype(jnp.float32)), info
+
+    class Careless(Mine):
+        def __post_init__(self):
+            """Anything goes."""
+
+    with pytest.raises(AssertionError, match=r"step_size=-1\.0 must be refused"):
+        conformance.check_sampler(Careless(1e-3))
+    with pytest.raises(AssertionError, match="must keep the shapes and dtypes"):
+        conformance.check_sampler(Growing(1e-3))
+    with pytest.raises(AssertionError, match="must inherit"):
+        conformance.check_estimator(sc.SGLD(1e-3))
