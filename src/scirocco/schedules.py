@@ -39,8 +39,8 @@ class Decreasing:
 
     def __call__(self, step: Array | int) -> Array | float:
         """The step size at a step."""
-        t = step if isinstance(step, int) else jnp.asarray(step, jnp.float32)  # the Numba engine counts in Python
-        return self.step_size * (1 + t / self.tau) ** -self.kappa
+        # A number without a dtype of its own, so that parameters of half precision keep theirs.
+        return self.step_size * (1 + step * 1.0 / self.tau) ** -self.kappa
 
 
 @part

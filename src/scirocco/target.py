@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from scirocco.batches import Arrays, Batch, Source, Stream, as_source
+from scirocco.batches import Arrays, Batch, Stream, as_source
 from scirocco.batches.base import row_bytes
 from scirocco.core.interrupt import poll
 from scirocco.core.program import QUICK
@@ -110,7 +110,7 @@ class Target(PureDensity):
         _ = self.source  # look at the data now, not at the first step
 
     @cached_property
-    def source(self) -> Source:
+    def source(self) -> Arrays | Stream:
         """Where the data lives."""
         return as_source(self.data)
 

@@ -1,4 +1,9 @@
-"""Every public sampler, estimator, batching and model passes the suite that parts of third parties can run too."""
+"""Every public sampler, estimator, batching and model passes the suite that parts of third parties can run too.
+
+    theta <- theta - h g(theta)
+
+is the update of the part that stands for those of others here.
+"""
 
 from __future__ import annotations
 
@@ -115,9 +120,7 @@ class Mine(sc.samplers.Sampler):
         return state._replace(position=new, step=state.step + 1), sc.samplers.base.info(self.step_size, g)
 
 
-def test_a_part_of_ones_own_passes(monkeypatch):
-    monkeypatch.setattr("sys.modules", dict(__import__("sys").modules))
-    monkeypatch.setitem(globals(), "__doc__", "theta <- theta - h g\n\n    theta <- theta - h g")
+def test_a_part_of_ones_own_passes():
     conformance.check_sampler(Mine(1e-3))
 
 

@@ -8,11 +8,11 @@ import jax
 import numpy as np
 
 from scirocco.batches.arrays import Arrays
-from scirocco.batches.base import Batch, Source
+from scirocco.batches.base import Batch, Shard, Source
 from scirocco.batches.draws import Batching, RandomBlocks, Shuffled, Weighted, WithReplacement
 from scirocco.batches.shuffle import shuffle_to
 from scirocco.batches.strata import Strata
-from scirocco.batches.stream import Arrow, MemoryMapped, Parquet, Stream
+from scirocco.batches.stream import Arrow, MemoryMapped, Parquet, Rows, Stream
 
 __all__ = [
     "Arrays",
@@ -22,6 +22,8 @@ __all__ = [
     "MemoryMapped",
     "Parquet",
     "RandomBlocks",
+    "Rows",
+    "Shard",
     "Shuffled",
     "Source",
     "Strata",
@@ -33,10 +35,12 @@ __all__ = [
 ]
 
 
-def as_source(data: Any) -> Source:
+def as_source(data: Any) -> Arrays | Stream:
     """A source as it is; memory-mapped arrays and arrays in memory wrapped in theirs."""
     if isinstance(data, Arrays | Stream):
         return data
+    if isinstance(data, Source):
+        return Rows(data)
     if any(isinstance(leaf, np.memmap) for leaf in jax.tree.leaves(data)):
         return MemoryMapped(data)
     return Arrays(data)

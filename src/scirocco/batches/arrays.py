@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.batches.base import check_rows, leading_size, row_struct, warn_of_rounding
+from scirocco.batches.base import Shard, Source, check_rows, leading_size, row_struct, warn_of_rounding
 from scirocco.core.trees import named_leaves
 from scirocco.core.types import Data
 
 
-class Arrays:
+class Arrays(Source):
     """A pytree of arrays in memory, one entry per example along the leading axes.
 
     >>> import numpy as np
@@ -31,6 +31,14 @@ class Arrays:
         self.arrays = jax.tree.map(np.asarray, arrays)
         self.example = row_struct(self.arrays)
         self.resident_rows = self.size
+
+    def rows(self, which: np.ndarray) -> Data:
+        """Rows by number."""
+        return jax.tree.map(lambda a: a[which], self.arrays)
+
+    def shard(self, number: int, count: int) -> Arrays:
+        """Every ``count``-th row, in memory too."""
+        return Arrays(Shard(self, number, count).rows(np.arange(-(-(self.size - number) // count))))
 
     def first(self, rows: int) -> Data:
         """The first rows."""

@@ -8,12 +8,14 @@ code, so the sampler never waits for a file.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+import zlib
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
+from scirocco.core.checks import require_count
 from scirocco.core.trees import named_leaves
 from scirocco.core.types import Array, Data
 
@@ -30,30 +32,60 @@ class Batch(NamedTuple):
     indices: Array  # the rows of the resident block
 
 
-@runtime_checkable
-class Source(Protocol):
-    """Where data lives."""
+class Source(ABC):
+    """Where data lives: its size and its rows by number. What else is here follows from the two.
 
-    @property
-    def size(self) -> int:
-        """The number of examples N."""
+    A source of your own inherits from this class, sets ``size`` and reads ``rows``; ``Target`` then treats it as data
+    on disk: resident blocks of rows from everywhere, each chain in an order of its own, resumable by its fingerprint.
 
-    @property
-    def example(self) -> Data:
-        """One example as a pytree of ``jax.ShapeDtypeStruct``."""
+    >>> class Squares(Source):
+    ...     size = 1000
+    ...     def rows(self, which):
+    ...         return which.astype(np.float32) ** 2
+    >>> Squares().shard(1, 4).rows(np.arange(3)).tolist()
+    [1.0, 25.0, 81.0]
+    """
 
-    @property
-    def resident_rows(self) -> int:
-        """Rows in memory at a time: N for data in memory."""
+    size: int
+    """The number of examples N."""
 
-    def first(self, rows: int) -> Data:
-        """The first rows, for a trial evaluation."""
+    block_bytes: int = 64 * 2**20
+    """Memory for a resident block."""
 
-    def in_order(self, rows: int) -> Iterator[Data]:
-        """All rows once, in pieces of at most ``rows``, for sums over the whole data set."""
+    @abstractmethod
+    def rows(self, which: np.ndarray) -> Data:
+        """The rows with these numbers, in this order: a pytree of arrays."""
+
+    def shard(self, number: int, count: int) -> Source:
+        """Every ``count``-th row from row ``number`` on: the shards of a data set are disjoint and cover it."""
+        return Shard(self, number, count)
 
     def fingerprint(self) -> dict[str, Any]:
-        """What tells this data set from another one, for resuming."""
+        """What tells this data set from another one, for resuming: its size and 16 rows at each of 64 places."""
+        places = np.unique(np.linspace(0, max(0, self.size - 16), 64).astype(np.int64)[:, None] + np.arange(16))
+        rows = named_leaves(self.rows(places[places < self.size]), bare="data")
+        return {
+            name: [str(a.dtype), self.size, list(a.shape[1:]), zlib.crc32(np.ascontiguousarray(a).tobytes())]
+            for name, a in rows.items()
+        }
+
+
+class Shard(Source):
+    """Every ``count``-th row of another source."""
+
+    def __init__(self, source: Source, number: int, count: int) -> None:
+        require_count("count", count)
+        require_count("number", number, least=0)
+        if number >= count:
+            raise ValueError(f"number must lie below count, {count}; got {number}")
+        if number >= source.size:
+            raise ValueError(f"shard {number} of {count} is empty: there are {source.size} rows")
+        self.source, self.number, self.count = source, number, count
+        self.size, self.block_bytes = -(-(source.size - number) // count), source.block_bytes
+
+    def rows(self, which: np.ndarray) -> Data:
+        """Rows of the whole."""
+        return self.source.rows(self.number + self.count * np.asarray(which, np.int64))
 
 
 def leading_size(arrays: Data) -> int:

@@ -1,5 +1,7 @@
 """How minibatches are drawn from the resident block.
 
+    E sum_{i in S} w_i f_i = sum_i f_i,    w_i = N/n,  or 1/(n p_i) for rows that are drawn with probability p_i
+
 ``Shuffled`` (the default) reads contiguous blocks of data that was shuffled once, in an order that is new each epoch:
 a contiguous read is 3 to 10 times faster than gathering rows. ``RandomBlocks`` reads such blocks at independent random
 places. ``WithReplacement`` and ``Weighted`` gather independent rows, for those who need the smaller variance. Each is
@@ -22,6 +24,7 @@ from scirocco.core.checks import require_count
 from scirocco.core.keys import Use, fold
 from scirocco.core.parts import part
 from scirocco.core.program import program_part
+from scirocco.core.seeds import Purpose, generator
 from scirocco.core.types import Array, Data, Key
 
 MAX_ORDER = 32_768  # entries of the epoch's order: it is carried through the loop, so it must stay small
@@ -110,7 +113,7 @@ class Shuffled(Batching):
 
     def order(self, total: int, batch_size: int, seed: int) -> np.ndarray | None:
         """Shuffled once."""
-        return np.random.default_rng(seed).permutation(total) if batch_size < total else None
+        return generator(seed, Purpose.MEMORY_ORDER).permutation(total) if batch_size < total else None
 
     def epoch(self, total: int, batch_size: int) -> float:
         """All rows once."""

@@ -12,6 +12,7 @@ import numpy as np
 from scirocco.batches.base import row_bytes
 from scirocco.batches.stream import BLOCK_BYTES, MemoryMapped
 from scirocco.core.checks import require_seed
+from scirocco.core.seeds import Purpose, generator
 from scirocco.core.trees import named_leaves
 
 
@@ -48,7 +49,7 @@ def shuffle_to(path: str | Path, source: Any, seed: int = 0, *, block_bytes: int
     pieces = [min(rows, data.size - start) for start in range(0, data.size, rows)]
 
     def sent(number: int) -> np.ndarray:
-        rng = np.random.default_rng(np.random.SeedSequence([seed, 0, number]))
+        rng = generator(seed, Purpose.SHUFFLE_BINS, number)
         return rng.integers(parts, size=pieces[number])
 
     sizes = sum((np.bincount(sent(k), minlength=parts) for k in range(len(pieces))), np.zeros(parts, np.int64))
@@ -65,7 +66,7 @@ def shuffle_to(path: str | Path, source: Any, seed: int = 0, *, block_bytes: int
         free += counts
     for last in range(parts):
         inside = slice(borders[last], borders[last + 1])
-        order = np.random.default_rng(np.random.SeedSequence([seed, 1, last])).permutation(int(sizes[last]))
+        order = generator(seed, Purpose.SHUFFLE_ROWS, last).permutation(int(sizes[last]))
         for array in arrays.values():
             array[inside] = np.asarray(array[inside])[order]
     for array in arrays.values():

@@ -19,6 +19,7 @@ import numpy as np
 from scirocco.batches.base import Batch
 from scirocco.batches.draws import Batching, Draw
 from scirocco.batches.integers import integers
+from scirocco.core.seeds import Purpose, generator
 from scirocco.core.types import Array, Data, Key
 
 
@@ -54,7 +55,7 @@ class Strata(Batching):
         """The rows in the order in which they are stored: each stratum shuffled, its first rows again at its end."""
         del total
         rows = self.allocated(batch_size)
-        shuffled = np.random.default_rng(seed).permutation(len(self.labels))
+        shuffled = generator(seed, Purpose.MEMORY_ORDER).permutation(len(self.labels))
         members = [shuffled[np.asarray(self.labels)[shuffled] == s] for s in range(len(rows))]
         return np.concatenate([np.r_[m, m[: n - 1]] for m, n in zip(members, rows, strict=True)])
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import threading
 import warnings
 import zlib
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -30,9 +30,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.batches.base import check_rows, leading_size, row_bytes, row_struct, warn_of_rounding
+from scirocco.batches.base import Source, check_rows, leading_size, row_bytes, row_struct, warn_of_rounding
 from scirocco.batches.order import Order
 from scirocco.core.checks import require_count
+from scirocco.core.seeds import Purpose, generator
 from scirocco.core.trees import named_leaves
 from scirocco.core.types import Data
 
@@ -48,7 +49,7 @@ SORTED_RATIO = 10.0
 PLACES, PLACE_ROWS, PLACE_GROUPS = 64, 16, 8  # of a fingerprint
 
 
-class Stream(ABC):
+class Stream(Source):
     """What the sources on disk share. A subclass sets ``lengths``, ``piece`` and ``wave`` and reads rows of a group."""
 
     lengths: np.ndarray  # rows of each group: what is decoded at once, or the whole of a mapped file
@@ -78,6 +79,18 @@ class Stream(ABC):
         if not self._looked:
             self._looked = True
             warn_of_rounding(data)
+
+    def rows(self, which: np.ndarray) -> Data:
+        """Rows by number, read in the order of the file."""
+        which = np.asarray(which, np.int64)
+        order = np.argsort(which, kind="stable")
+        starts = np.cumsum(self.lengths) - self.lengths
+        groups = np.searchsorted(starts, which[order], side="right") - 1
+        block = _Block(len(which))
+        for group in np.unique(groups):
+            here = order[groups == group]
+            block.put(here, self.take(int(group), which[here] - starts[group]))
+        return block.data
 
     def first(self, rows: int) -> Data:
         """The first rows."""
@@ -143,10 +156,10 @@ class Stream(ABC):
     def block(self, seed: int, rows: int, number: int, chain: int = 0) -> Data:
         """Resident block ``number`` of a chain of the run with this seed: shuffled, on the device."""
         epoch, k = divmod(number, self.size // rows)
-        rng = np.random.default_rng(np.random.SeedSequence([seed, 1, chain, epoch]))
+        rng = generator(seed, Purpose.BLOCK_WAVES, chain, epoch)
         waves, phase = self._waves(rng), int(rng.integers(self.size))
         ends = np.cumsum([self.lengths[wave].sum() for wave in waves])
-        shuffle = np.random.default_rng(np.random.SeedSequence([seed, 2, chain, epoch, k]))
+        shuffle = generator(seed, Purpose.BLOCK_ROWS, chain, epoch, k)
         places = shuffle.permutation(np.arange(rows, dtype=np.int32 if rows < 2**31 else np.int64))
         block, position, stop = _Block(rows), phase + k * rows, phase + (k + 1) * rows
         done = 0
@@ -155,7 +168,7 @@ class Stream(ABC):
             total = int(self.lengths[waves[w]].sum())
             low = position % self.size - int(ends[w] - total)
             high = min(total, low + stop - position)
-            rng = np.random.default_rng(np.random.SeedSequence([seed, 3, chain, epoch, w]))
+            rng = generator(seed, Purpose.BLOCK_PIECES, chain, epoch, w)
             pieces = Order(total, self.piece, rows, rng).pieces(low, high)
             done = self._gather(waves[w], *pieces, block, places, done)
             position += high - low
@@ -261,6 +274,30 @@ class MemoryMapped(Stream):
         """Copy rows out of the mapped files."""
         del group
         return jax.tree.map(lambda a: _taken(np.asarray(a), rows), self.arrays)
+
+
+class Rows(Stream):
+    """Any ``Source`` as a stream of resident blocks; ``Target`` wraps sources that are not of this library in it."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        require_count("size", source.size)
+        self.lengths = np.array([source.size])
+        self._set_up(row_struct(source.rows(np.arange(1))), source.block_bytes)
+        self.piece, self.wave = _piece(self.resident_rows, row_bytes(self.example)), 1
+
+    def read(self, group: int, start: int, stop: int) -> Data:
+        """Rows of the source."""
+        return self.take(group, np.arange(start, stop))
+
+    def take(self, group: int, rows: np.ndarray) -> Data:
+        """Rows of the source, copied: it may keep what it gave."""
+        del group
+        return jax.tree.map(np.array, self.source.rows(rows))
+
+    def fingerprint(self) -> dict[str, Any]:
+        """That of the source."""
+        return self.source.fingerprint()
 
 
 class _Grouped(Stream):

@@ -10,14 +10,20 @@ from enum import IntEnum
 
 import numpy as np
 
+from scirocco.core.random import make_key
+
 
 class Purpose(IntEnum):
     """What a stream of random numbers is for."""
 
-    # Minibatches.
-    BLOCK_ORDER = 101  # of the pieces of a file
+    # Data and minibatches.
+    BLOCK_WAVES = 101  # of the groups of a file
     BLOCK_ROWS = 102  # within a block
-    SEARCH_ROWS = 103  # of passes before a run
+    BLOCK_PIECES = 103  # of a wave
+    SEARCH_ROWS = 104  # of passes before a run
+    MEMORY_ORDER = 105  # of data in memory
+    SHUFFLE_BINS = 106  # of ``shuffle_to``
+    SHUFFLE_ROWS = 107
     # The gradient engine.
     CHAIN_INIT = 201
     CHAIN_STEP = 202
@@ -32,11 +38,35 @@ class Purpose(IntEnum):
     CURVATURE_SIGNS = 305
     LIPSCHITZ_START = 306
     BOUNDARY_DRAWS = 307
+    # Counts.
+    CODES_MINIBATCH = 401
+    CODES_EPOCH = 402
+    CODES_LARGER = 403
+    DIRICHLET_WEIGHTS = 404
+    DIFFUSION_MINIBATCH = 405
+    # Topics.
+    SEARCH_START = 501
+    DOCUMENT_ORDER = 502
+    DOCUMENT_BLOCK = 503
+    DOCUMENTS_LARGER = 504
+    KEPT_SWEEPS = 505
+    STREAM_SWEEPS = 506
+    STREAM_START = 507
+    STREAM_WEIGHTS = 508
+    STREAM_CENTRE = 509
+    STREAM_SURVEY = 510
+    TRANSFORM_SWEEPS = 511
+    LEFT_TO_RIGHT = 512
 
 
 def generator(seed: int, purpose: Purpose, *path: int) -> np.random.Generator:
     """NumPy's generator of a stream."""
     return np.random.default_rng(_sequence(seed, purpose, *path))
+
+
+def stream_key(seed: int, purpose: Purpose, *path: int) -> np.ndarray:
+    """The key of a stream for Numba."""
+    return make_key(seed, int(purpose), *path)
 
 
 def key_words(seed: int, purpose: Purpose, *path: int) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import zlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -90,6 +91,18 @@ class Documents:
         starts = np.concatenate([[0], np.cumsum(self.starts[chosen + 1] - self.starts[chosen])])
         entries = self.entries(chosen)
         return Documents(starts, self.words[entries], self.numbers[entries], self.vocabulary)
+
+    rows = take
+
+    def shard(self, number: int, count: int) -> Documents:
+        """Every ``count``-th document from document ``number`` on."""
+        return self.take(np.arange(number, self.size, count))
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What tells these documents from others, for resuming."""
+        parts = (self.starts, self.words, self.numbers)
+        sums = [zlib.crc32(np.ascontiguousarray(part).data) for part in parts]
+        return {"documents": self.size, "tokens": self.tokens, "words": self.vocabulary, "entries": sums}
 
     @staticmethod
     def joined(parts: list[Documents]) -> Documents:

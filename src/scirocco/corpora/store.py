@@ -16,6 +16,7 @@ Reading holds one block of documents at a time.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,11 @@ class Corpus:
             return (self.path / "vocabulary.txt").read_text(encoding="utf-8").splitlines()
         except (FileNotFoundError, UnicodeDecodeError) as error:
             raise ValueError(f"{self.path} is damaged: vocabulary.txt cannot be read, {error}") from error
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What tells this corpus from another, for resuming: sizes, and how often each word occurs."""
+        counts = zlib.crc32(np.ascontiguousarray(self.word_counts(), np.float64).data)
+        return {"documents": self.size, "tokens": self.tokens, "words": self.vocabulary, "word counts": counts}
 
     @property
     def blocks(self) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 
 from scirocco.core.checks import positive_array
 from scirocco.core.clock import Clock
+from scirocco.core.seeds import Purpose
 from scirocco.counts.observations import Observations
 from scirocco.run.checkpoint import part
 from scirocco.run.engine import Chunk, Engine, Report
@@ -38,7 +39,7 @@ class DirichletEngine(Engine):
     ) -> None:  # fmt: skip
         self.observations, self.sampler, self.prior = observations, sampler, prior
         self.chains, self.recording, self.collect = range(chain, chain + 1), recording, collect
-        self.weights = Weights(prior, seed=seed, path=(0, chain), threads=threads)
+        self.weights = Weights(prior, seed=seed, path=(Purpose.DIRICHLET_WEIGHTS, chain), threads=threads)
         self.total, self.step, self.whole = recording.steps_for(num_samples), 0, True
         self._initial, self._report = initial, report
         self._good: Chunk | None = None

@@ -20,7 +20,8 @@ from scirocco.batches import Strata
 from scirocco.batches.base import batch_rows
 from scirocco.core.checks import require_choice
 from scirocco.core.compiled import jit
-from scirocco.core.random import below, make_key, open_stream
+from scirocco.core.random import below, open_stream
+from scirocco.core.seeds import Purpose, generator, stream_key
 from scirocco.simplex.base import Counts
 
 WAYS = ("independent", "with_replacement", "shuffled")
@@ -132,7 +133,7 @@ class Observations:
 
     def _key(self, chain: int) -> np.ndarray:
         if chain not in self._keys:
-            self._keys[chain] = make_key(self.seed, 1, chain)
+            self._keys[chain] = stream_key(self.seed, Purpose.CODES_MINIBATCH, chain)
         return self._keys[chain]
 
     def _rows(self, chain: int, step: int, n: int) -> np.ndarray:
@@ -143,7 +144,7 @@ class Observations:
         if self.way == "shuffled":
             epoch, k = divmod(step, self.size // n)
             if self._orders.get(chain, (-1,))[0] != epoch:
-                rng = np.random.default_rng(np.random.SeedSequence([self.seed, 2, chain, epoch]))
+                rng = generator(self.seed, Purpose.CODES_EPOCH, chain, epoch)
                 self._orders[chain] = (epoch, rng.permutation(self.size))
             return self._orders[chain][1][k * n : (k + 1) * n]
         return np.asarray(_distinct(self._key(chain), step, 0, self.size, n))
@@ -168,7 +169,7 @@ class Observations:
     def larger(self, chain: int, step: int, batch_size: int | float) -> np.ndarray:
         """Counts estimated from a larger batch, 1 x categories, for a centre or a start."""
         n = batch_rows(min(batch_size, self.size), self.size)
-        rows = np.asarray(_distinct(make_key(self.seed, 3, chain), step, 0, self.size, n))
+        rows = np.asarray(_distinct(stream_key(self.seed, Purpose.CODES_LARGER, chain), step, 0, self.size, n))
         return np.asarray(_tally(self.codes[rows], np.array([self.size / n]), self.categories))
 
     def total(self) -> np.ndarray:
@@ -245,7 +246,7 @@ class StreamedObservations(Observations):
             raise ValueError(
                 f"a batch of {n} is larger than the resident block of {len(codes)} rows: use a larger block_bytes"
             )
-        chosen = np.asarray(_distinct(make_key(self.seed, 3, chain), step, 0, len(codes), n))
+        chosen = np.asarray(_distinct(stream_key(self.seed, Purpose.CODES_LARGER, chain), step, 0, len(codes), n))
         return np.asarray(_tally(codes[chosen], np.array([self.size / n]), self.categories))
 
     def total(self) -> np.ndarray:

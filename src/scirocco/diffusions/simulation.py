@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from scirocco.core.checks import require_count, require_seed
+from scirocco.core.seeds import Purpose, generator
 from scirocco.diffusions.base import Diffusion
 
 
@@ -46,7 +47,7 @@ class Minibatch:
     def at(self, seed: int, step: int) -> Diffusion:
         """The diffusion of a step."""
         data = np.asarray(self.data)
-        rng = np.random.default_rng(np.random.SeedSequence([seed, 1, step]))
+        rng = generator(seed, Purpose.DIFFUSION_MINIBATCH, step)
         rows = data[rng.choice(len(data), self.batch_size, replace=False, shuffle=False)]
         return self.build(rows, len(data) / self.batch_size)
 

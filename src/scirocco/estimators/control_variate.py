@@ -80,6 +80,12 @@ class ControlVariate(Estimator):
 
     ``order`` is that of Taylor's series, 1 or 2 (for at most 1,000 parameters). Chains start at the centre, which
     replaces the burn-in. ``options`` go to ``find_mode``.
+
+    >>> import jax.numpy as jnp, scirocco as sc
+    >>> target = sc.Target(lambda m: -m**2 / 2, lambda m, x: -(x - m)**2 / 2, jnp.arange(10.0))
+    >>> trace = sc.sample(target, sc.SGLD(0.01), jnp.array(4.0), batch_size=5, estimator=sc.ControlVariate())
+    >>> trace.count
+    1000
     """
 
     centre: Params = field(default=None, metadata={"resume": False, "program": False})

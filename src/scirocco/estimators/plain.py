@@ -17,7 +17,13 @@ from scirocco.target import PureDensity
 
 @dataclass(frozen=True)
 class Plain(Estimator):
-    """The gradient of the minibatch, scaled to the whole data set."""
+    """The gradient of the minibatch, scaled to the whole data set.
+
+    >>> import jax.numpy as jnp, scirocco as sc
+    >>> target = sc.Target(lambda m: -m**2 / 2, lambda m, x: -(x - m)**2 / 2, jnp.arange(10.0))
+    >>> sc.sample(target, sc.SGLD(0.01), jnp.array(4.0), num_samples=20, batch_size=5, estimator=sc.Plain()).count
+    20
+    """
 
     def estimate(
         self, target: PureDensity, state: tuple[()], position: Params, held: Params, batch: Batch

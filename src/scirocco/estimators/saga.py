@@ -34,7 +34,13 @@ class SAGAState(NamedTuple):
 
 @dataclass(frozen=True)
 class SAGA(Estimator):
-    """A table of the last gradient of every example; needs data in memory."""
+    """A table of the last gradient of every example; needs data in memory.
+
+    >>> import jax.numpy as jnp, scirocco as sc
+    >>> target = sc.Target(lambda m: -m**2 / 2, lambda m, x: -(x - m)**2 / 2, jnp.arange(10.0))
+    >>> sc.sample(target, sc.SGLD(0.01), jnp.array(4.0), num_samples=20, batch_size=5, estimator=sc.SAGA()).count
+    20
+    """
 
     independent_draws: ClassVar[bool] = True
 

@@ -21,7 +21,13 @@ from scirocco.target import PureDensity, Target
 
 @dataclass(frozen=True)
 class SVRG(Estimator):
-    """Control variates around the chain's own position of at most ``refresh_every`` steps ago."""
+    """Control variates around the chain's own position of at most ``refresh_every`` steps ago.
+
+    >>> import jax.numpy as jnp, scirocco as sc
+    >>> target = sc.Target(lambda m: -m**2 / 2, lambda m, x: -(x - m)**2 / 2, jnp.arange(10.0))
+    >>> sc.sample(target, sc.SGLD(0.01), jnp.array(4.0), num_samples=20, batch_size=5, estimator=sc.SVRG(50)).count
+    20
+    """
 
     refresh_every: int = 1000
 

@@ -80,6 +80,8 @@ class Recipe(Sampler):
         for name in ("step_size", "temperature") if automatic(self.step_size) is None else ("temperature",):
             if np.ndim(setting := at(getattr(self, name), 0)) or not hasattr(setting, "__float__"):
                 raise TypeError(f"{name} must be one number or a function of the step index; got {setting!r}")
+        if isinstance(self.diffusion, int | float) and not 0 <= self.diffusion < np.inf:
+            raise ValueError(f"diffusion must be positive semidefinite and finite; got {self.diffusion!r}")
         if self.auxiliary is not None and not callable(self.auxiliary):
             require_count("auxiliary", self.auxiliary)
         if self.auxiliary is None and self.auxiliary_energy is not None:

@@ -19,7 +19,8 @@ import scipy.sparse as sp
 from scipy import stats
 
 from scirocco.core.compiled import inner, jit, over_blocks
-from scirocco.core.random import make_key, open_stream, uniform
+from scirocco.core.random import open_stream, uniform
+from scirocco.core.seeds import Purpose, stream_key
 from scirocco.corpora.documents import Documents
 from scirocco.models.lda.local import pick
 from scirocco.models.lda.stream import fresh_assignments
@@ -42,8 +43,8 @@ def document_topics(
     for i, topics in enumerate(draws):
         phi = np.ascontiguousarray(topics.T, dtype=np.float32)
         _, counts = fresh_assignments(
-            make_key(seed, 7), i, documents, documents.words, phi, small, sweeps, burn_in, seeds=seeds, counted=False,
-            weighed=True, threads=threads,
+            stream_key(seed, Purpose.TRANSFORM_SWEEPS), i, documents, documents.words, phi, small, sweeps, burn_in,
+            seeds=seeds, counted=False, weighed=True, threads=threads,
         )  # fmt: skip
         weights = counts / (sweeps - burn_in) + alpha
         found[i] = weights / weights.sum(axis=1, keepdims=True)
@@ -139,7 +140,7 @@ def left_to_right_perplexity(
     """Wallach et al. (2009), with one set of topics; its cost grows with the square of a document's length."""
     phi = np.ascontiguousarray(topics.T, dtype=np.float64)
     scores, limit = np.zeros(documents.size), int(documents.lengths.max(initial=1))
-    key, seeds = make_key(seed, 8), _fingerprints(documents)
+    key, seeds = stream_key(seed, Purpose.LEFT_TO_RIGHT), _fingerprints(documents)
     over_blocks(
         lambda first, last: _left_to_right(
             key, first, last, seeds, documents.starts, documents.words, documents.numbers, phi,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-import zlib
 from functools import partial
 from typing import Any
 
@@ -47,7 +46,7 @@ def fit_topics(
         "checkpoint_seconds": home.again.checkpoint_seconds,
     }  # fmt: skip
     meta = home.meta or {
-        "settings": {"seed": seed, "chains": model.n_chains}, "data": fingerprint(documents),
+        "settings": {"seed": seed, "chains": model.n_chains}, "data": documents.fingerprint(),
         "sampler": kind if isinstance(kind, str) else type(kind).__name__, **home.facts(model),
     }  # fmt: skip
     if home.path is None:
@@ -56,7 +55,7 @@ def fit_topics(
         folder = RunFolder(home.path)
         if home.meta is None:
             folder.require_free()
-        elif meta["data"] != fingerprint(documents):
+        elif meta["data"] != documents.fingerprint():
             raise ValueError(f"the documents differ from those of the run in {home.path}")
         with folder:
             folder.write(meta)
@@ -64,18 +63,6 @@ def fit_topics(
     keep(model, engines, trace, alpha)
     if trace.stopped and trace.stopped.startswith("interrupted"):
         warnings.warn(f"fit was interrupted: it stops with what it has ({trace.stopped})", stacklevel=4)
-
-
-def fingerprint(documents: Documents | Corpus) -> dict[str, Any]:
-    """What tells these documents from others."""
-    found: dict[str, Any] = {
-        "documents": documents.size, "tokens": documents.tokens, "words": documents.vocabulary,
-        "word counts": zlib.crc32(np.ascontiguousarray(documents.word_counts(), np.float64).data),
-    }  # fmt: skip
-    if isinstance(documents, Documents):
-        parts = (documents.starts, documents.words, documents.numbers)
-        found["entries"] = [zlib.crc32(np.ascontiguousarray(part).data) for part in parts]
-    return found
 
 
 def make_chain(

@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from scirocco.core.compiled import over_blocks
-from scirocco.core.random import make_key
+from scirocco.core.seeds import Purpose, stream_key
 from scirocco.corpora.documents import Documents
 from scirocco.models.lda import local
 from scirocco.models.lda.minibatches import Minibatches
@@ -43,7 +43,7 @@ class KeptGibbs:
         self.documents, self.threads, self.learn = documents, threads, learn
         self.alpha, self.beta = alpha.astype(np.float32), beta
         self.topics = alpha.size
-        self.key = make_key(seed, chain, 0)
+        self.key = stream_key(seed, Purpose.KEPT_SWEEPS, chain)
         self.calls = 0
         self.warm = WarmUp(
             documents.tokens, documents.size, alpha, beta, seed=seed, chain=chain, passes=warm_passes, threads=threads

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from scirocco.core.seeds import Purpose, generator
 from scirocco.corpora.documents import Documents
 
 SURVEYED = 2000  # documents of a part when all are read once
@@ -34,7 +35,7 @@ class Minibatches:
 
     def _open(self) -> None:
         """The order of this epoch."""
-        self.order = self._shuffled(self.documents.size, 5, self.epoch)
+        self.order = self._shuffled(self.documents.size, Purpose.DOCUMENT_ORDER, self.epoch)
 
     def pack(self) -> dict[str, np.ndarray]:
         """The place in the data."""
@@ -49,18 +50,21 @@ class Minibatches:
     def larger(self, step: int, size: int) -> Documents:
         """Another random part of the corpus."""
         size = min(size, self.documents.size)
-        return self.documents.take(self._rng(6, step).choice(self.documents.size, size, replace=False))
+        return self.documents.take(
+            self._rng(Purpose.DOCUMENTS_LARGER, step).choice(self.documents.size, size, replace=False)
+        )
 
     def everything(self) -> Iterator[Documents]:
         """All documents once, in parts."""
         for first in range(0, self.documents.size, SURVEYED):
             yield self.documents.take(slice(first, first + SURVEYED))
 
-    def _rng(self, *purpose: int) -> np.random.Generator:
-        return np.random.default_rng(np.random.SeedSequence([*self.path, *purpose]))
+    def _rng(self, purpose: Purpose, number: int) -> np.random.Generator:
+        seed, chain = self.path
+        return generator(seed, purpose, chain, number)
 
-    def _shuffled(self, size: int, *purpose: int) -> np.ndarray:
-        rng = self._rng(*purpose)
+    def _shuffled(self, size: int, purpose: Purpose, number: int) -> np.ndarray:
+        rng = self._rng(purpose, number)
         return rng.integers(size, size=size) if self.independent else rng.permutation(size)
 
 
@@ -88,12 +92,14 @@ class BlockMinibatches(Minibatches):
     def _open(self) -> None:
         """Read the block of this number, and shuffle it."""
         turn, place = divmod(self.epoch, self.documents.blocks)
-        self.block = self.documents.block(int(self._rng(5, turn).permutation(self.documents.blocks)[place]))
-        self.order = self._shuffled(self.block.size, 7, self.epoch)
+        self.block = self.documents.block(
+            int(self._rng(Purpose.DOCUMENT_ORDER, turn).permutation(self.documents.blocks)[place])
+        )
+        self.order = self._shuffled(self.block.size, Purpose.DOCUMENT_BLOCK, self.epoch)
 
     def larger(self, step: int, size: int) -> Documents:
         """Another random part of the block in memory."""
-        return self.block.take(self._rng(6, step).permutation(self.block.size)[:size])
+        return self.block.take(self._rng(Purpose.DOCUMENTS_LARGER, step).permutation(self.block.size)[:size])
 
     def everything(self) -> Iterator[Documents]:
         """All blocks."""

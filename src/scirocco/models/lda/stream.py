@@ -19,7 +19,7 @@ import numpy as np
 
 from scirocco.batches.base import batch_rows
 from scirocco.core.compiled import over_blocks
-from scirocco.core.random import make_key
+from scirocco.core.seeds import Purpose, generator, stream_key
 from scirocco.corpora.documents import Documents
 from scirocco.models.lda import local
 from scirocco.models.lda.estimates import Controlled, Plain, Remembered
@@ -47,12 +47,19 @@ class StreamChain:
         self.sweeps, self.burn_in, self.counted = sweeps, burn_in, sweeps - burn_in
         self.estimate = Plain() if estimate is None else estimate
         # Every topic starts near the mean of the prior, a little different from the others.
-        self.key, self._centre_key, self._survey_key = (make_key(seed, chain, purpose) for purpose in (2, 8, 9))
-        start = np.random.default_rng(np.random.SeedSequence([seed, chain, 3])).gamma(
-            100.0, 0.01, (alpha.size, vocabulary)
+        self.key, self._centre_key, self._survey_key = (
+            stream_key(seed, purpose, chain)
+            for purpose in (Purpose.STREAM_SWEEPS, Purpose.STREAM_CENTRE, Purpose.STREAM_SURVEY)
         )
+        start = generator(seed, Purpose.STREAM_START, chain).gamma(100.0, 0.01, (alpha.size, vocabulary))
         self.weights = Weights(
-            beta, rows=alpha.size, categories=vocabulary, initial=start, seed=seed, path=(chain, 4), threads=threads
+            beta,
+            rows=alpha.size,
+            categories=vocabulary,
+            initial=start,
+            seed=seed,
+            path=(Purpose.STREAM_WEIGHTS, chain),
+            threads=threads,
         )
         sampler.start(self.weights)
         self._lookup = np.full(vocabulary, -1)

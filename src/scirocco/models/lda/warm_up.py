@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from scirocco.core.compiled import over_blocks
+from scirocco.core.seeds import Purpose, generator
 from scirocco.corpora.documents import Documents
 from scirocco.models.lda import local
 from scirocco.simplex.counts import RunningCounts
@@ -32,7 +33,7 @@ class WarmUp:
     ) -> None:  # fmt: skip
         self.size, self.threads, self.wanted = size, threads, passes
         self.alpha, self.beta = alpha.astype(np.float32), beta
-        rng = np.random.default_rng(np.random.SeedSequence([seed, chain, 1]))
+        rng = generator(seed, Purpose.SEARCH_START, chain)
         level = tokens / max(1, beta.size * alpha.size)
         start = rng.gamma(100.0, 0.01, (beta.size, alpha.size)) * level
         self.counts = RunningCounts(start.astype(np.float32))
