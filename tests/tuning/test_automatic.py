@@ -345,3 +345,19 @@ def test_wrong_use():
         sc.find_mode(REGRESSION, jnp.zeros(3), batch_size=0)
     with pytest.raises(TypeError, match="cyclical needs a sampler with a constant step_size"):
         sc.cyclical(sc.SGLD("auto"), period=10)
+
+
+@pytest.mark.parametrize("rows", [46, 80])
+def test_few_rows_and_small_minibatches_do_not_throw_the_chain_out(rows):
+    """Control variates of second order go on growing where gradients of single rows do not."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(rows, 8)).astype(np.float32)
+    y = (rng.random(rows) < 1 / (1 + np.exp(-x @ np.linspace(-1, 1, 8)))).astype(np.float32)
+    target = sc.Target(
+        lambda w: -jnp.sum(w**2) / 200, lambda w, r: r[1] * (r[0] @ w) - jax.nn.softplus(r[0] @ w), (x, y)
+    )
+    settings = {"num_samples": 3000, "burn_in": 500, "thin": 2, "seed": 1}
+    small, full = (
+        sc.sample(target, sc.UnderdampedLangevin("auto"), jnp.zeros(8), batch_size=n, **settings) for n in (9, 1.0)
+    )
+    np.testing.assert_allclose(np.sqrt(small.variance["theta"] / full.variance["theta"]), 1, atol=0.1)

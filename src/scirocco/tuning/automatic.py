@@ -52,6 +52,7 @@ DRAWS, REPEATS = 16, 16  # points at which noise is measured, and minibatches at
 QUANTILES = 101  # of the noise; the law need not be solved for every one of 10^5 coordinates
 FIRST = 0.1  # over the largest curvature: where a search starts that no law guides
 QUIET = 0.5  # times the curvature: noise so small that no other estimator need be tried
+WIDE, RESTLESS = 5.0, 0.1  # sds from the mode, and noise there, in units of that distance, that is worth a second look
 WORTH = 0.5  # of the plain noise: control variates cost a second gradient and must save this
 
 
@@ -187,7 +188,14 @@ def _quietest(kernel: Kernel, found: Curvature, mode: Params, held: Params, temp
 
     Far from the mode, as in networks, control variates may be noisier than what they control.
     """
-    estimator: Estimator = ControlVariate(centre=mode, order=2 if found.kind == "full" else 1)
+    first = ControlVariate(centre=mode)
+    estimator: Estimator = replace(first, order=2) if found.kind == "full" else first
+    if estimator is not first:
+        # The Hessian goes on growing where gradients of single rows do not: far out, its noise may throw a chain out.
+        wide = [measure(kernel, estimator, found.scale, mode, held, temperature * WIDE**2)]
+        if not wide[0].mean < RESTLESS * temperature * WIDE**2:
+            wide.append(measure(kernel, first, found.scale, mode, held, temperature * WIDE**2))
+            estimator = estimator if wide[0].mean < wide[1].mean else first
     noise = measure(kernel, estimator, found.scale, mode, held, temperature)
     if not noise.median < QUIET:
         plain = measure(kernel, Plain(), found.scale, mode, held, temperature)
@@ -217,6 +225,11 @@ class Noise(NamedTuple):
 
     values: np.ndarray
     departure: float
+
+    @property
+    def mean(self) -> float:
+        """Over the parameters."""
+        return float(np.mean(self.values))
 
     @property
     def median(self) -> float:
