@@ -415,12 +415,19 @@ def test_a_divergence_on_disk_can_be_loaded(tmp_path):
 
 def test_ctrl_c_keeps_everything_and_resume_goes_on(tmp_path):
     whole = sc.sample(TARGET, SGLD, START, num_samples=400_000, burn_in=10, batch_size=20, chains=1, seed=5)
-    timer = threading.Timer(2.5, lambda: os.kill(os.getpid(), signal.SIGINT))
+
+    def press():
+        while not (tmp_path / "run" / "chains-0" / "checkpoint.json").is_file():
+            time.sleep(0.01)
+        time.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    timer = threading.Thread(target=press)
     timer.start()
     trace = sc.sample(
         TARGET, SGLD, START, num_samples=400_000, burn_in=10, batch_size=20, chains=1, seed=5, path=tmp_path / "run"
     )
-    timer.cancel()
+    timer.join()
     if trace.stopped is None:
         pytest.fail("the run ended before it could be interrupted: make it longer")
     assert trace.stopped.startswith("interrupted at step")

@@ -11,9 +11,10 @@ import pytest
 
 import scirocco as sc
 from scirocco.batches import Strata
+from scirocco.optimise.curvature import curvature, hessian
 from scirocco.samplers import Preconditioned, Scale
 from scirocco.samplers.base import Auto
-from scirocco.tuning import automatic, curvature
+from scirocco.tuning import automatic
 from scirocco.tuning.report import Tuning
 
 SEED = 3
@@ -89,32 +90,32 @@ def test_a_scale_must_fit():
 
 
 def test_full_curvature_is_the_hessian(monkeypatch):
-    found = curvature.curvature(REGRESSION, jnp.asarray(MEAN, jnp.float32))
+    found = curvature(REGRESSION, jnp.asarray(MEAN, jnp.float32))
     whole = np.stack([found.scale.forward(e) for e in np.eye(3)], axis=1)
     np.testing.assert_allclose(whole @ whole.T, COVARIANCE, rtol=1e-3)
     assert (found.kind, found.flat) == ("full", 0)
-    monkeypatch.setattr(curvature, "WORK", 500 * 9)  # on an even selection of the rows
+    monkeypatch.setattr("scirocco.optimise.curvature.WORK", 500 * 9)  # on an even selection of the rows
     monkeypatch.setattr("scirocco.target.PASS_BYTES", 16 * 20)
-    rough = curvature.hessian(REGRESSION, jnp.asarray(MEAN, jnp.float32))
+    rough = hessian(REGRESSION, jnp.asarray(MEAN, jnp.float32))
     assert not np.allclose(rough, PRECISION, rtol=1e-6)
     np.testing.assert_allclose(np.diag(rough), np.diag(PRECISION), rtol=0.2)
 
 
 def test_flat_directions_are_counted_and_not_stretched():
     target = sc.Target(lambda w: jnp.zeros(()), lambda w, r: -0.5 * (r - w[0] - w[1]) ** 2, jnp.arange(10.0))
-    found = curvature.curvature(target, jnp.zeros(2))
+    found = curvature(target, jnp.zeros(2))
     assert found.flat == 1
     assert np.sqrt(found.scale.variance).max() < 10
 
 
 def test_large_models_get_their_largest_eigenvalues(monkeypatch):
-    monkeypatch.setattr(curvature, "FULL", 10)
-    monkeypatch.setattr(curvature, "RANK", 4)
+    monkeypatch.setattr("scirocco.optimise.curvature.FULL", 10)
+    monkeypatch.setattr("scirocco.optimise.curvature.RANK", 4)
     x = RNG.normal(size=(400, 30)).astype(np.float32)
     x[:, :8] += 3 * RNG.normal(size=(400, 1)).astype(np.float32)  # eight columns that move together
     y = RNG.normal(size=400).astype(np.float32)  # well specified at w = 0: Fisher information and Hessian agree
     target = sc.Target(lambda w: -0.5 * jnp.sum(w**2), lambda w, r: -0.5 * jnp.square(r[1] - r[0] @ w), (x, y))
-    found = curvature.curvature(target, jnp.zeros(30))
+    found = curvature(target, jnp.zeros(30))
     assert found.kind == "low-rank"
     hessian = x.T.astype(np.float64) @ x + np.eye(30)
     whole = np.stack([found.scale.forward(e) for e in np.eye(30)], axis=1)

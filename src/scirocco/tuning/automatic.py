@@ -1,6 +1,6 @@
 """``step_size="auto"``: a step size from the mode, the curvature there, the gradient noise and the sampler's own law.
 
-1. The mode, and the curvature there: coordinates phi in which the posterior is near N(0, I) (``tuning.curvature``).
+1. The mode, and the curvature there: coordinates phi in which the posterior is near N(0, I) (``optimise.curvature``).
 2. Strata, so that rows without their like are drawn often enough (``tuning.strata``; data in memory, unless an
    estimator or a batching is given).
 3. Gradient noise, measured with the run's own estimator at draws of that normal law. Control variates are exact at the
