@@ -11,7 +11,7 @@ from jaxtyping import install_import_hook
 
 # Set before the workers of pytest-xdist start, so that they share it: most of the time of these tests is compilation.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", tempfile.mkdtemp(prefix="scirocco-tests-"))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 # Numba does not see that a function in another file has changed: the cache is that of exactly these sources.
 SOURCES = sorted((Path(__file__).parent.parent / "src").rglob("*.py"))

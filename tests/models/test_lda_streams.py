@@ -242,11 +242,12 @@ def test_one_topic_has_a_known_mean(tmp_path, name, where):
         sc.corpora.write_corpus(tmp_path / "corpus", [counts[:300], counts[300:]], 5)
         data = sc.corpora.Corpus(tmp_path / "corpus", block_entries=200)
         assert data.blocks > 2
-    model = sc.LDA(1, beta=0.5, sampler=sampler, batch_size=60, max_iter=60, warm_passes=1, random_state=0).fit(data)
+    settings = {"batch_size": 60, "max_iter": 60, "warm_passes": 1, "n_chains": 4, "random_state": 0}
+    model = sc.LDA(1, beta=0.5, sampler=sampler, **settings).fit(data)
     error = np.abs(model.components_[0] - mean)
-    # A centre follows the noise of its batch, minibatches from disk are alike within a block.
-    noisy = "sg" in name or "renewed" in name or where == "disk"
-    assert np.all(error < (0.016 if noisy else 0.008))  # sds of the posterior are up to 0.018
+    # Over 12 seeds the mean of one chain of SCIR had an sd of 0.009 at most, that of four 0.0045: four of those. The
+    # biases that this is for were 0.085.
+    assert np.all(error < 0.018)
     assert model.components_[0, 4] < 0.012
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import scirocco as sc
+from scirocco.run.convergence import standard_error
 from scirocco.simplex import SCIR, Counts, Natural, Weights
 
 CODES = np.repeat([0, 1, 2, 3], [30, 20, 9, 1])
@@ -29,8 +30,11 @@ def test_the_law_is_dirichlet(sampler):
     mean = a / a.sum()
     sd = np.sqrt(mean * (1 - mean) / (a.sum() + 1))
     draws = np.asarray(trace.posterior["omega"])
-    np.testing.assert_allclose((draws.mean(axis=(0, 1)) - mean) / sd, 0, atol=0.12)
-    np.testing.assert_allclose(draws.std(axis=(0, 1)) / sd, 1, atol=0.09)
+    # In the chain's own standard errors; of an sd it is 1/sqrt(2) of that of the mean. Steps and minibatches add 3 %.
+    error = standard_error(draws) / sd
+    assert np.all(error < 0.15)
+    assert np.all(np.abs(draws.mean(axis=(0, 1)) - mean) / sd < 4 * error + 0.03)
+    assert np.all(np.abs(draws.std(axis=(0, 1)) / sd - 1) < 4 * error / np.sqrt(2) + 0.03)
 
 
 def test_a_normal_prior():

@@ -171,12 +171,10 @@ class _Shuffled(Draw):
         return EpochState(state.key, order, offset), batch
 
     def fresh(self, key: Key, data: Data) -> Batch:
-        """Blocks at equal distances from a random row on: the rows are shuffled, and no sort need be compiled."""
-        top = self.resident if self.ring else self.resident - self.blocks * self.rows * self.groups + 1
-        first = integers(key, (1,), top)
-        stride = self.blocks // self.pieces * self.rows * self.groups
-        starts = first + stride * jnp.arange(self.pieces, dtype=jnp.int32)
-        return self._take(jnp.where(starts >= self.resident, starts - self.resident, starts), data)
+        """Each block from a stretch of its own: of shuffled rows a random sample, for which no sort is compiled."""
+        stretch = self.resident // self.pieces
+        places = integers(key, (self.pieces,), stretch - self.rows + 1)
+        return self._take(places + stretch * jnp.arange(self.pieces, dtype=jnp.int32), data)
 
     def _take(self, starts: Int[Array, " pieces"], data: Data) -> Batch:
         """The rows of the blocks that begin at ``starts``."""

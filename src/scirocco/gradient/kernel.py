@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from scirocco.batches import Arrays, Batching, RandomBlocks, Shuffled, Stream
-from scirocco.batches.base import batch_rows
+from scirocco.batches.base import batch_rows, row_bytes
 from scirocco.batches.stream import Loader
 from scirocco.core.types import Data, Key, Params
 from scirocco.estimators import Estimator, Plain
@@ -24,6 +24,8 @@ from scirocco.gradient.program import ChainState, Program
 from scirocco.optimise.mode import find_mode
 from scirocco.samplers.base import Info, Sampler, automatic
 from scirocco.target import Target
+
+LEAST_BYTES = 16 * 2**20  # of a chain's block of data from disk, if it is meant to be as large
 
 
 class Kernel:
@@ -60,11 +62,13 @@ class Kernel:
         else:
             assert isinstance(source, Stream)
             unit = self.batch_size * self.inner
-            rows = source.resident_rows // (unit * chains) * unit  # each chain has a block of its own
+            # Each chain has a block of its own; large ones share the memory, small ones would be used up too soon.
+            shared = max(source.resident_rows // chains, LEAST_BYTES // row_bytes(source.example))
+            rows = min(source.resident_rows, max(shared, unit)) // unit * unit
             if rows == 0:
                 raise ValueError(
-                    f"one step of {chains} chains needs {unit * chains} rows in memory, but a block of the data source "
-                    f"has {source.resident_rows}: take a smaller batch_size or a larger block_bytes"
+                    f"one step needs {unit} rows in memory but a block of the data source has {source.resident_rows}: "
+                    "take a smaller batch_size or a larger block_bytes"
                 )
             self.draw = batching.bind(target.size, rows, self.batch_size, None, ring=False)
             self._rows = rows

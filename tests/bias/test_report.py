@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scirocco.diagnostics.bias import RHAT_LIMIT, BiasReport, bias_report, moment_rhat, spread_apart
 
 import scirocco as sc
+from scirocco.bias.report import RHAT_LIMIT, BiasReport, bias_report, moment_rhat, spread_apart
 
 GOOD = BiasReport({"w": np.array([0.1, 0.2])}, {"w": np.array([0.01, -0.02])}, 0.1)
 
