@@ -94,6 +94,7 @@ class GradientEngine(Engine):
             collect if callable(collect) else None, "theta" if collect is None else "value", collect is False, gradients
         )
         self._state: ChainState | None = None
+        self.step = 0  # a number of the host: others may ask while a program runs on the state
         self._before: ChainState | None = None
         self._bad = 0
         self._common: Params = None
@@ -164,11 +165,6 @@ class GradientEngine(Engine):
         return self._state is not None
 
     @property
-    def step(self) -> int:  # type: ignore[override]
-        """Steps made."""
-        return int(self.state.step) if self._state is not None else 0
-
-    @property
     def phase(self) -> str:
         """Burn-in or sampling."""
         return "burn-in" if self.step < self.recording.burn_in else "sampling"
@@ -206,7 +202,7 @@ class GradientEngine(Engine):
         self._before = _copied(state) if _bytes(state) <= SNAPSHOT_BYTES else None
         self._state = None
         self._state, chunk = self._run(state, until, data)
-        self._bad = self.step
+        self.step = self._bad = int(self._state.step)
         return chunk
 
     def _run(self, state: ChainState, until: int, data: Data) -> tuple[ChainState, Chunk]:
@@ -252,6 +248,7 @@ class GradientEngine(Engine):
             middle = (low + high) // 2
             low, high = (middle, high) if again(middle)[1].finite else (low, middle)
         self._state, chunk = again(low)
+        self.step = low
         failed, info = _single(self.kernel.program, self._words[Purpose.CHAIN_STEP], self.state, data, self._apart)
         return chunk, _explain(self.chains, low, info, _on_host(_floating(failed.position)))
 
@@ -339,6 +336,7 @@ class GradientEngine(Engine):
             for a, leaf in zip(saved, leaves, strict=True)
         ]
         self._state = jax.tree.unflatten(structure, restored)
+        self.step = int(self.state.step)
 
 
 # Compiled programs. What differs from run to run in numbers only is an argument.
