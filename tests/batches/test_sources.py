@@ -118,7 +118,7 @@ def test_blocks_of_a_sorted_file_are_like_the_whole(tmp_path, monkeypatch):
 @pytest.mark.parametrize("kind", ["parquet", "compressed arrow", "arrow"])
 def test_groups_of_a_sorted_file_are_mixed(tmp_path, monkeypatch, kind):
     """Groups that do not fit into memory together are taken in waves from all over the file, and the user is told."""
-    monkeypatch.setattr(on_disk, "CACHED_BYTES", 1)
+    monkeypatch.setattr("scirocco.batches.tables.CACHED_BYTES", 1)
     values = np.sort(np.random.default_rng(0).normal(size=100_000)).astype(np.float32)
     table, path = pa.table({"x": values}), tmp_path / "data"
     if kind == "parquet":
@@ -143,7 +143,7 @@ def test_groups_of_a_sorted_file_are_mixed(tmp_path, monkeypatch, kind):
 
 
 def test_rows_in_random_order_do_not_look_sorted(tmp_path, monkeypatch):
-    monkeypatch.setattr(on_disk, "CACHED_BYTES", 1)
+    monkeypatch.setattr("scirocco.batches.tables.CACHED_BYTES", 1)
     rng = np.random.default_rng(0)
     table = pa.table({"x": rng.standard_cauchy(20_000), "rare": rng.random(20_000) < 1e-3, "one": np.full(20_000, 0.1)})
     pq.write_table(table, tmp_path / "data.parquet", row_group_size=200)

@@ -12,7 +12,8 @@ from scirocco.batches.base import Batch, Shard, Source
 from scirocco.batches.draws import Batching, RandomBlocks, Shuffled, Weighted, WithReplacement
 from scirocco.batches.shuffle import shuffle_to
 from scirocco.batches.strata import Strata
-from scirocco.batches.stream import Arrow, MemoryMapped, Parquet, Rows, Stream
+from scirocco.batches.stream import MemoryMapped, Rows, Stream
+from scirocco.batches.tables import Arrow, Parquet
 
 __all__ = [
     "Arrays",

@@ -16,11 +16,8 @@ the block, the closer the draws are to those from the whole file.
 
 from __future__ import annotations
 
-import threading
-import warnings
 import zlib
 from abc import abstractmethod
-from collections import OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -41,12 +38,7 @@ BLOCK_BYTES = 64 * 2**20
 PIECES_PER_BLOCK = 4096  # at least, if the block has as many rows
 PIECE_BYTES = 4096  # pieces of mapped files are not larger; of blocks below 16 MB they are smaller
 GATHERED_BYTES = 4 * 2**20  # that are on their way into a block at a time
-CACHED_BLOCKS = 4  # decoded groups take as much memory as this many blocks,
-CACHED_BYTES = 4 * 2**20  # but may always take this
-MAPPED_GROUPS = 1024  # in one block, of groups that need no decoding
-LOOKED_AT = (8, 64)  # groups: least and most, for a judgement on whether rows are sorted
-SORTED_RATIO = 10.0
-PLACES, PLACE_ROWS, PLACE_GROUPS = 64, 16, 8  # of a fingerprint
+PLACES, PLACE_ROWS = 64, 16  # of a fingerprint
 
 
 class Stream(Source):
@@ -127,7 +119,7 @@ class Stream(Source):
 
     def _places(self) -> list[int]:
         """Rows where the fingerprint looks."""
-        return _evenly(0, self.size, PLACES)
+        return evenly(0, self.size, PLACES)
 
     def _facts(self) -> dict[str, Any]:
         """What else tells the files from others."""
@@ -263,7 +255,7 @@ class MemoryMapped(Stream):
         self.lengths = np.array([leading_size(self.arrays)])
         self._set_up(row_struct(self.arrays), block_bytes)
         stored = sum(int(np.prod(a.shape[1:])) * a.dtype.itemsize for a in jax.tree.leaves(self.arrays))
-        self.piece, self.wave = _piece(self.resident_rows, stored), 1
+        self.piece, self.wave = piece_rows(self.resident_rows, stored), 1
 
     def read(self, group: int, start: int, stop: int) -> Data:
         """Copy rows out of the mapped files."""
@@ -273,7 +265,7 @@ class MemoryMapped(Stream):
     def take(self, group: int, rows: np.ndarray) -> Data:
         """Copy rows out of the mapped files."""
         del group
-        return jax.tree.map(lambda a: _taken(np.asarray(a), rows), self.arrays)
+        return jax.tree.map(lambda a: taken(np.asarray(a), rows), self.arrays)
 
 
 class Rows(Stream):
@@ -284,7 +276,7 @@ class Rows(Stream):
         require_count("size", source.size)
         self.lengths = np.array([source.size])
         self._set_up(row_struct(source.rows(np.arange(1))), source.block_bytes)
-        self.piece, self.wave = _piece(self.resident_rows, row_bytes(self.example)), 1
+        self.piece, self.wave = piece_rows(self.resident_rows, row_bytes(self.example)), 1
 
     def read(self, group: int, start: int, stop: int) -> Data:
         """Rows of the source."""
@@ -300,240 +292,17 @@ class Rows(Stream):
         return self.source.fingerprint()
 
 
-class _Grouped(Stream):
-    """Files whose rows come in groups of columns; decoded groups are kept while there is room."""
-
-    transform: Any
-    cached_bytes: int
-    mapped = False  # whether groups lie in a mapped file and need no decoding
-    groups: list[tuple[int, int]]  # (file, number in the file)
-
-    @abstractmethod
-    def _decode(self, group: int) -> Any:
-        """The table of a group."""
-
-    def _start(self, groups: list[tuple[int, int]], rows: list[int], transform: Any, block_bytes: int) -> None:
-        require_count("block_bytes", block_bytes)
-        self.groups = [group for group, n in zip(groups, rows, strict=True) if n]
-        self.lengths = np.array([n for n in rows if n])
-        if not len(self.lengths):
-            raise ValueError("data must hold at least one example; the files have no rows")
-        self.transform = transform
-        self._cache: OrderedDict[int, dict[str, np.ndarray]] = OrderedDict()
-        self._lock = threading.Lock()  # chains read in threads of their own
-        self._seen: dict[int, dict[str, tuple[np.ndarray, np.ndarray]]] = {}
-        self._judged = False
-        self.cached_bytes = max(CACHED_BYTES, CACHED_BLOCKS * block_bytes)
-        self._set_up(row_struct(self.read(0, 0, 1)), block_bytes)
-        stored = sum(a.nbytes for a in self._columns(0).values()) / int(self.lengths[0])
-        self.piece = _piece(self.resident_rows, int(stored))
-        self.wave = max(1, int(self.cached_bytes / (stored * self.lengths.mean())))
-
-    def _columns(self, group: int) -> dict[str, np.ndarray]:
-        with self._lock:
-            if group not in self._cache:
-                columns = _as_arrays(self._decode(group))
-                # Buffers of Arrow are larger than what they hold; views of a mapped file stay views.
-                self._cache[group] = columns if self.mapped else {name: np.array(a) for name, a in columns.items()}
-                while len(self._cache) > 1 and self._full():
-                    self._cache.popitem(last=False)
-            self._cache.move_to_end(group)
-            return self._cache[group]
-
-    def _full(self) -> bool:
-        return sum(a.nbytes for columns in self._cache.values() for a in columns.values()) > self.cached_bytes
-
-    def read(self, group: int, start: int, stop: int) -> Data:
-        """Copy rows of a decoded group."""
-        columns = {name: np.array(a[start:stop]) for name, a in self._columns(group).items()}
-        return self.transform(columns) if self.transform else columns
-
-    def take(self, group: int, rows: np.ndarray) -> Data:
-        """Copy rows of a decoded group."""
-        decoded = self._columns(group)
-        if len(self.lengths) > self.wave and not self._judged:
-            self._judge(group, decoded)
-        columns = {name: _taken(a, rows) for name, a in decoded.items()}
-        return self.transform(columns) if self.transform else columns
-
-    def _places(self) -> list[int]:
-        if len(self.lengths) <= PLACE_GROUPS:
-            return super()._places()
-        ends = np.cumsum(self.lengths)
-        groups = np.linspace(0, len(ends) - 1, PLACE_GROUPS).astype(int)
-        return [
-            p for g in groups for p in _evenly(int(ends[g] - self.lengths[g]), int(ends[g]), PLACES // PLACE_GROUPS)
-        ]
-
-    def _judge(self, group: int, decoded: dict[str, np.ndarray]) -> None:
-        """Warn, once, if the means of groups differ far more than those of rows in random order would."""
-        if group in self._seen:
-            return
-        numbers = {name: a.reshape(len(a), -1) for name, a in decoded.items() if a.dtype.kind in "fiub"}
-        with np.errstate(all="ignore"):
-            self._seen[group] = {n: (a.mean(0, dtype=float), a.var(0, dtype=float)) for n, a in numbers.items()}
-        least, most = LOOKED_AT
-        if len(self._seen) < least:
-            return
-        looked = list(self._seen)
-        sizes = self.lengths[looked].astype(float)[:, None]
-        for name in numbers:
-            means, variances = (np.array([self._seen[g][name][i] for g in looked]) for i in (0, 1))
-            between = np.sum(sizes * (means - np.average(means, axis=0, weights=sizes[:, 0])) ** 2, axis=0)
-            within = np.sum(sizes * variances, axis=0) / max(1.0, sizes.sum() - len(looked))
-            ratio = between / (len(looked) - 1) - SORTED_RATIO * within
-            if np.any(ratio > 1e-9 * np.abs(means).max(axis=0) ** 2):  # not of rounding
-                self._judged = True
-                warnings.warn(
-                    f"rows look sorted: the mean of column {name} differs between groups of rows far more than random "
-                    "order would allow. A block is made of whole groups, so minibatches may be far from the data "
-                    "and posterior sds too large: write the rows once in random order with "
-                    "scirocco.batches.shuffle_to(folder, source), or take a larger block_bytes",
-                    UserWarning,
-                    stacklevel=2,
-                )
-                return
-        self._judged = len(self._seen) >= most
-
-
-class Parquet(_Grouped):
-    """Parquet files, read by row group; needs ``pyarrow``.
-
-    ``transform`` turns the columns of some rows (a dict of arrays, fixed-size lists as matrices) into the pytree that
-    the likelihood expects. Decoded row groups take at most four blocks of memory, or one row group if that is more:
-    write files with many small row groups. Rows that are sorted in large row groups need ``shuffle_to``.
-    """
-
-    def __init__(
-        self,
-        paths: str | Path | list[str | Path],
-        *,
-        columns: list[str] | None = None,
-        transform: Any = None,
-        block_bytes: int = BLOCK_BYTES,
-    ) -> None:
-        parquet = _pyarrow("pyarrow.parquet")
-        self.files = [parquet.ParquetFile(p) for p in _listed(paths)]
-        self.bytes = [Path(p).stat().st_size for p in _listed(paths)]
-        self.columns = columns
-        groups = [(f, g) for f in range(len(self.files)) for g in range(self.files[f].num_row_groups)]
-        rows = [self.files[f].metadata.row_group(g).num_rows for f, g in groups]
-        _require_columns(columns, self.files[0].schema_arrow.names)
-        self._start(groups, rows, transform, block_bytes)
-
-    def _facts(self) -> dict[str, Any]:
-        seen = 0
-        for file, number in self.groups:
-            found = self.files[file].metadata.row_group(number)
-            for k in range(found.num_columns):
-                chunk = found.column(k)
-                extremes = chunk.statistics and (chunk.statistics.min, chunk.statistics.max)
-                wanted = self.columns is None or chunk.path_in_schema.split(".")[0] in self.columns
-                facts = (chunk.total_compressed_size, chunk.total_uncompressed_size, extremes)
-                seen = zlib.crc32(repr(facts).encode(), seen) if wanted else seen
-        return {"files": [*self.bytes, seen]}
-
-    def _decode(self, group: int) -> Any:
-        file, number = self.groups[group]
-        return self.files[file].read_row_group(number, columns=self.columns, use_threads=False)
-
-
-class Arrow(_Grouped):
-    """Arrow (Feather v2) files, memory-mapped; needs ``pyarrow``. ``transform`` as for ``Parquet``.
-
-    Record batches that are compressed are treated as row groups of Parquet files are; others are read row by row.
-    """
-
-    def __init__(
-        self,
-        paths: str | Path | list[str | Path],
-        *,
-        columns: list[str] | None = None,
-        transform: Any = None,
-        block_bytes: int = BLOCK_BYTES,
-    ) -> None:
-        pyarrow, ipc = _pyarrow("pyarrow"), _pyarrow("pyarrow.ipc")
-        maps = [pyarrow.memory_map(str(p)) for p in _listed(paths)]
-        self.bytes = [Path(p).stat().st_size for p in _listed(paths)]
-        self.readers = [ipc.open_file(m) for m in maps]
-        self.columns = columns
-        batches = [(r, b) for r in range(len(self.readers)) for b in range(self.readers[r].num_record_batches)]
-        rows = [self.readers[r].get_batch(b).num_rows for r, b in batches]
-        _require_columns(columns, self.readers[0].schema.names)
-        self._start(batches, rows, transform, block_bytes)
-        self.mapped = all(_is_mapped(self._decode(g), maps[r]) for g, (r, b) in enumerate(self.groups) if b == 0)
-        if self.mapped:
-            self.wave = MAPPED_GROUPS
-            self._cache.clear()
-
-    def _facts(self) -> dict[str, Any]:
-        return {"files": self.bytes}
-
-    def _full(self) -> bool:
-        return len(self._cache) > MAPPED_GROUPS if self.mapped else super()._full()
-
-    def _decode(self, group: int) -> Any:
-        reader, number = self.groups[group]
-        table = self.readers[reader].get_batch(number)
-        return table.select(self.columns) if self.columns else table
-
-
-def _evenly(low: int, high: int, places: int) -> list[int]:
+def evenly(low: int, high: int, places: int) -> list[int]:
     """Where rows are looked at: the first and the last of the range are among them."""
     return np.unique(np.linspace(low, max(low, high - PLACE_ROWS), places).astype(int)).tolist()
 
 
-def _piece(resident: int, stored: int) -> int:
+def piece_rows(resident: int, stored: int) -> int:
     """Rows of a piece: few enough for thousands in a block, enough for a page of a file."""
     return max(1, min(PIECE_BYTES // max(1, stored), resident // PIECES_PER_BLOCK))
 
 
-def _taken(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def taken(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Some rows, as an array of their own."""
     # take copies an array that is not contiguous as a whole first
     return np.take(array, rows, axis=0) if array.flags.c_contiguous else np.array(array[rows])
-
-
-def _is_mapped(table: Any, mapped: Any) -> bool:
-    """Whether the columns of a record batch lie in the mapped file, not in memory of their own."""
-    mapped.seek(0)
-    whole = mapped.read_buffer()
-    buffers = [b for column in table.columns for b in column.buffers() if b is not None and b.size]
-    return all(whole.address <= b.address < whole.address + whole.size for b in buffers)
-
-
-def _pyarrow(module: str) -> Any:
-    import importlib
-
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise ImportError("reading Parquet and Arrow files needs pyarrow: pip install 'scirocco[parquet]'") from None
-
-
-def _listed(paths: str | Path | list[str | Path]) -> list[str | Path]:
-    listed = [paths] if isinstance(paths, str | Path) else list(paths)
-    missing = [str(p) for p in listed if not Path(p).is_file()]
-    if missing or not listed:
-        raise FileNotFoundError(
-            f"paths must name existing files; missing: {', '.join(missing) or 'all, the list is empty'}"
-        )
-    return listed
-
-
-def _require_columns(columns: list[str] | None, present: list[str]) -> None:
-    unknown = [c for c in columns or [] if c not in present]
-    if unknown:
-        raise ValueError(f"columns {unknown} are not in the file; it has {present}")
-
-
-def _as_arrays(table: Any) -> dict[str, np.ndarray]:
-    columns = {}
-    for name, column in zip(table.schema.names, table.columns, strict=True):
-        combined = column.combine_chunks() if hasattr(column, "combine_chunks") else column
-        if combined.null_count:
-            raise ValueError(f"column {name} has {combined.null_count} missing values; fill or drop them first")
-        width = getattr(combined.type, "list_size", None)
-        flat = combined.flatten() if width else combined
-        values = np.asarray(flat.to_numpy(zero_copy_only=False))
-        columns[name] = values.reshape(-1, width) if width else values
-    return columns
