@@ -17,7 +17,7 @@ from scirocco.core.clock import Clock
 from scirocco.core.seeds import Purpose
 from scirocco.counts.observations import Observations
 from scirocco.run.checkpoint import part
-from scirocco.run.engine import Chunk, Engine, Report
+from scirocco.run.engine import Chunk, Report, SteppedEngine
 from scirocco.run.moments import Moments
 from scirocco.run.recording import Recording
 from scirocco.run.store import Variable
@@ -28,7 +28,7 @@ DRAW_BYTES = 16 * 2**20  # of draws that a chunk may hold before it hands them o
 START_BATCH = 1000  # observations that the starting points are made from
 
 
-class DirichletEngine(Engine):
+class DirichletEngine(SteppedEngine):
     """Chain number ``chain`` of a simplex sampler on some observations."""
 
     def __init__(
@@ -56,16 +56,6 @@ class DirichletEngine(Engine):
         value = self.collect(omega.copy())  # theirs to change
         named = value if isinstance(value, dict) else {"value": value}
         return {name: np.asarray(v) for name, v in named.items()}
-
-    @property
-    def phase(self) -> str:
-        """Burn-in or sampling."""
-        return "burn-in" if self.step < self.recording.burn_in else "sampling"
-
-    @property
-    def work(self) -> tuple[float, float, str]:
-        """Steps."""
-        return self.step, self.total, "steps"
 
     # Starting.
 
@@ -104,7 +94,7 @@ class DirichletEngine(Engine):
         reference = np.zeros((1, self.prior.size))
         first, second = np.zeros_like(reference), np.zeros_like(reference)
         made, finite = 0, bool(np.isfinite(self.weights.totals.sum()))
-        until = min(until, self.total)
+        until = int(min(until, self.total))
         while self.step < until and made < self.capacity and finite:
             self.whole = False
             self._move()

@@ -24,7 +24,7 @@ from scirocco.gradient.blocks import split
 from scirocco.gradient.kernel import Kernel
 from scirocco.gradient.program import ChainState, Probe, Program
 from scirocco.run import checkpoint
-from scirocco.run.engine import Chunk, Engine, Report
+from scirocco.run.engine import Chunk, Report, SteppedEngine
 from scirocco.run.moments import Moments
 from scirocco.run.recording import Recording
 from scirocco.run.store import Variable
@@ -74,7 +74,7 @@ class Stored(NamedTuple):
         return values
 
 
-class GradientEngine(Engine):
+class GradientEngine(SteppedEngine):
     """Some chains of a kernel, those with the numbers ``chains``; without ``num_samples`` they have no end."""
 
     def __init__(
@@ -163,16 +163,6 @@ class GradientEngine(Engine):
     def whole(self) -> bool:  # type: ignore[override]
         """Whether there is a state: while a program runs on it, it is given away."""
         return self._state is not None
-
-    @property
-    def phase(self) -> str:
-        """Burn-in or sampling."""
-        return "burn-in" if self.step < self.recording.burn_in else "sampling"
-
-    @property
-    def work(self) -> tuple[float, float, str]:
-        """Steps."""
-        return self.step, self.total, "steps"
 
     @property
     def probe_steps(self) -> list[int]:  # type: ignore[override]

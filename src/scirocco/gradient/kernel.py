@@ -87,8 +87,6 @@ class Kernel:
         other._bind()
         return other
 
-    # The host's part.
-
     def check(self, initial: Params) -> tuple[Params, Params]:
         """What the chain moves and what the blocks hold of the parameters, after a look at whether all parts fit."""
         position, held = split(jax.tree.map(jnp.asarray, initial), self.blocks)

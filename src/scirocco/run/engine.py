@@ -10,6 +10,7 @@ import numpy as np
 
 from scirocco.core.clock import Clock
 from scirocco.run.moments import Moments
+from scirocco.run.recording import Recording
 from scirocco.run.second_half import SecondHalf
 from scirocco.run.store import Draws, Variables
 
@@ -110,3 +111,23 @@ class Engine(ABC):
     def arranged(self, draws: Sequence[Draws], moments: Sequence[Moments]) -> tuple[Sequence[Draws], Sequence[Moments]]:
         """The draws of all groups in one order, where entries have no names of their own, such as topics."""
         return draws, moments
+
+
+class SteppedEngine(Engine):
+    """An engine whose work is a number of steps, known beforehand."""
+
+    recording: Recording
+    """Which steps are draws."""
+
+    total: float
+    """Steps to make; infinite for no end."""
+
+    @property
+    def phase(self) -> str:
+        """Burn-in or sampling."""
+        return "burn-in" if self.step < self.recording.burn_in else "sampling"
+
+    @property
+    def work(self) -> tuple[float, float, str]:
+        """Steps."""
+        return self.step, self.total, "steps"

@@ -26,14 +26,9 @@ class RunFolder:
         self.path = Path(path)
         self._lock = FileLock(self.path / LOCK)
 
-    @property
-    def begun(self) -> bool:
-        """Whether there is a run."""
-        return (self.path / NAME).is_file()
-
     def require_free(self) -> None:
         """Reject a folder that holds something."""
-        if self.begun and has_state(self.path):
+        if has_state(self.path):
             raise FileExistsError(
                 f"{self.path} is not empty, it holds a run: use scirocco.resume to go on with it, or another path"
             )

@@ -63,10 +63,6 @@ class Ragged:
         values = [v[a:b] for v, a, b in zip(self.values, starts, stops, strict=True)]
         return Ragged(self.lengths[:, first:last], values)
 
-    def chosen(self, numbers: Sequence[int]) -> Ragged:
-        """Some of the draws of every chain."""
-        return Ragged.of([[self[chain, k] for k in numbers] for chain in range(self.shape[0])], self._entry())
-
     def padded(self, fill: float = np.nan) -> np.ndarray:
         """One array (chain, draw, longest, ...), filled up."""
         longest = int(self.lengths.max(initial=0))
