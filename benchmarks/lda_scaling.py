@@ -21,6 +21,7 @@ import scipy.sparse as sp
 
 from scirocco.corpora import write_corpus
 from scirocco.corpora.documents import Documents
+from scirocco.counts.minibatches import Minibatch
 from scirocco.models.lda.stream import StreamChain
 from scirocco.simplex import SCIR
 
@@ -54,13 +55,21 @@ def vocabulary_costs() -> dict[int, float]:
     for size in VOCABULARIES:
         corpus = Documents.of(sp.csr_matrix((counts.data, counts.indices, counts.indptr), shape=(DOCUMENTS, size)))
         chain = StreamChain(
-            SCIR(0.1), size, np.full(TOPICS, 0.1), np.full(size, 0.05), seed=0, chain=0, sweeps=10, burn_in=3, threads=1
+            SCIR(0.1),
+            size,
+            np.full(TOPICS, 0.1),
+            np.full(size, 0.05),
+            seed=0,
+            chain=0,
+            sweeps=10,
+            skip_sweeps=3,
+            threads=1,
         )
         times = []
         for step in range(STEPS + 5):
             batch = corpus.take(slice(step * BATCH % DOCUMENTS, step * BATCH % DOCUMENTS + BATCH))
             began = time.perf_counter()
-            chain.step(batch, DOCUMENTS)
+            chain.step(Minibatch.of(batch, DOCUMENTS))
             times.append(time.perf_counter() - began)
         found[size] = float(np.median(times[5:])) * 1e3
         print(f"  {size:>9,} words: {found[size]:6.1f} ms a minibatch of {BATCH} documents", flush=True)

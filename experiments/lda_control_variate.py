@@ -43,7 +43,7 @@ import scirocco as sc
 from scirocco.models.lda.evaluation import unigram_perplexity
 
 ALPHA, BETA, EVERY = 1.1, 0.1, 5
-FINE = {"sweeps": 200, "burn_in": 20}  # as many sweeps as in the source; it names no burn-in
+FINE = {"sweeps": 200, "skip_sweeps": 20}  # as many sweeps as in the source; it names no burn-in
 MODES: dict[str, Any] = {
     "short": {"topics": 6, "documents": 20_000, "held_out": 200, "seeds": 2, "centre_batch": 400,
               "controlled": (5, 10, 20, 40, 60), "plain": (5, 10, 20, 40, 60, 100, 156)},

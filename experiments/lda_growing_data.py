@@ -41,13 +41,13 @@ from lda_stream import Curve, Texts
 
 import scirocco as sc
 from scirocco.corpora.documents import Documents
-from scirocco.models.lda.estimates import Controlled, Plain, Remembered
+from scirocco.counts.estimators import ControlVariate
+from scirocco.counts.minibatches import InMemory
 from scirocco.models.lda.evaluation import unigram_perplexity
-from scirocco.models.lda.minibatches import Minibatches
 from scirocco.models.lda.stream import StreamChain
 from scirocco.simplex.natural import Natural
 
-ALPHA, BETA, BATCH, SWEEPS, BURN_IN = 1.0, 1.0, 50, 10, 3
+ALPHA, BETA, BATCH, SWEEPS, SKIPPED = 1.0, 1.0, 50, 10, 3
 VOCABULARY, SHORTEST = 1000, 10
 HALVED = "SGLD-CV, SGD halved"
 METHODS, CONTROLLED = ("SGLD", "SGLD-CV", HALVED, "SAGA"), ("SGLD-CV", HALVED)
@@ -123,38 +123,28 @@ def follow(
     langevin = Natural(sc.SGLD(steps[method.partition(",")[0]] / 2))
     descent = Natural(sc.SGLD(steps["SGD"] / (2 if method == HALVED else 1), temperature=0.0))
     for seed in range(seeds):
-        estimate = Remembered(train) if method == "SAGA" else Plain()
+        minibatches = InMemory(train, BATCH, "independent", seed=seed, chain=0)
         chain = StreamChain(
             descent if method in CONTROLLED else langevin, train.vocabulary, alpha, np.full(train.vocabulary, BETA),
-            seed=seed, chain=0, sweeps=SWEEPS, burn_in=BURN_IN, threads=1, estimate=estimate,
+            seed=seed, chain=0, sweeps=SWEEPS, skip_sweeps=SKIPPED, threads=1, minibatches=minibatches,
+            estimator="saga" if method == "SAGA" else "plain",
         )  # fmt: skip
-        minibatches = Minibatches(train, BATCH, seed=seed, chain=0, independent=True)
-        documents = survey(chain, minibatches)
+        documents = sum(part.data.size for part in chain.survey())
         try:
             for step in range(1, wanted[-1] + 1):
-                batch, which = minibatches.next()
-                chain.step(batch, size, which=which)
-                documents += BATCH * (2 if isinstance(chain.estimate, Controlled) else 1)
+                chain.step(minibatches.at(step))
+                documents += BATCH * (2 if isinstance(chain.estimator, ControlVariate) else 1)
                 if step in wanted:
                     place = wanted.index(step)
                     swept[place] = documents
                     with np.errstate(divide="ignore"):  # a probability of 0
                         perplexity[seed, place] = lda_stream.score(chain, alpha, found.held_out)
                 if step == switch and method in CONTROLLED:
-                    chain.sampler, chain.estimate = langevin, Controlled()
-                    documents += survey(chain, minibatches)
+                    chain.use(langevin, "control_variate")
+                    documents += sum(part.data.size for part in chain.survey())
         except FloatingPointError:  # the rest of the seed is infinite
             continue
     return Curve(np.array(wanted), swept, perplexity)
-
-
-def survey(chain: StreamChain, minibatches: Minibatches) -> int:
-    """What the estimate needs before it begins; the documents that are swept for it."""
-    if not isinstance(chain.estimate, Controlled | Remembered):
-        return 0
-    for _ in chain.estimate.survey(chain, minibatches.everything()):
-        pass
-    return minibatches.documents.size
 
 
 def run(mode: str) -> Results:

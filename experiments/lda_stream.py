@@ -21,6 +21,7 @@ mode reads ``wikipedia.npz`` in the folder named by SCIROCCO_DATA. Short mode dr
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from collections.abc import Sequence
@@ -34,11 +35,12 @@ from common import COLOURS, INK, Claim
 
 import scirocco as sc
 from scirocco.corpora.documents import Documents
+from scirocco.counts.minibatches import InMemory
 from scirocco.models.lda.evaluation import completion_perplexity, unigram_perplexity
 from scirocco.models.lda.memory import CollapsedGibbs
 from scirocco.models.lda.stream import StreamChain
 
-BATCH, SWEEPS, BURN_IN = 50, 20, 5
+BATCH, SWEEPS, SKIPPED = 50, 20, 5
 MODES: dict[str, Any] = {
     "short": {"topics": 6, "documents": 5000, "held_out": 300, "seeds": 2, "passes": 30,
               "marks": (1, 2, 5, 10, 20, 35, 50, 75, 100)},
@@ -113,25 +115,24 @@ def texts(mode: str, documents: int, held_out: int, topics: int) -> Texts:
 
 def follow(
     found: Texts, sampler: Any, alpha: float, beta: float, *, topics: int, seeds: int, marks: Sequence[int],
-    centre_batch: int = 0, sweeps: int = SWEEPS, burn_in: int = BURN_IN,
+    centre_batch: int = 0, sweeps: int = SWEEPS, skip_sweeps: int = SKIPPED,
 ) -> Curve:  # fmt: skip
     """The curve of one method. ``sampler.recentre_every`` steps apart a centre is estimated from ``centre_batch``."""
+    counted = isinstance(sampler, sc.SCIRCV) and sampler.centre_from == "batch"
+    if counted:
+        sampler = dataclasses.replace(sampler, centre_batch=centre_batch)
     train, prior = found.train, np.full(topics, alpha)
     perplexity, documents = np.empty((seeds, len(marks))), np.empty(len(marks), int)
     for seed in range(seeds):
-        rng = np.random.default_rng(seed)
+        minibatches = InMemory(train, BATCH, seed=seed, chain=0)
         chain = StreamChain(
             sampler, train.vocabulary, prior, np.full(train.vocabulary, beta), seed=seed, chain=0, sweeps=sweeps,
-            burn_in=burn_in, threads=1,
+            skip_sweeps=skip_sweeps, threads=1, minibatches=minibatches,
         )  # fmt: skip
-        order, read = rng.permutation(train.size), 0
+        read = 0
         for step in range(max(marks)):
-            larger = None
-            if isinstance(sampler, sc.SCIRCV) and sampler.centre_due(step):
-                larger = train.take(rng.choice(train.size, centre_batch, replace=False))
-            rows = np.take(order, range(step * BATCH, (step + 1) * BATCH), mode="wrap")
-            chain.step(train.take(rows), train.size, larger=larger)
-            read += BATCH + (larger.size if larger else 0)
+            chain.step(minibatches.at(step))
+            read += BATCH + (centre_batch if counted and step % sampler.recentre_every == 0 else 0)
             if step + 1 in marks:
                 place = list(marks).index(step + 1)
                 perplexity[seed, place], documents[place] = score(chain, prior, found.held_out), read

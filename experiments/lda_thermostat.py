@@ -34,13 +34,13 @@ from lda_stream import stored_counts
 
 import scirocco as sc
 from scirocco.corpora.documents import Documents
+from scirocco.counts.minibatches import InMemory
 from scirocco.models.lda.evaluation import completion_perplexity, unigram_perplexity
-from scirocco.models.lda.minibatches import Minibatches
 from scirocco.models.lda.stream import StreamChain
 from scirocco.simplex.natural import Natural
 
 ALPHA, PRIOR, BATCH = 0.1, (0.1, 1.0), 100
-SWEEPS, BURN_IN = 6, 2
+SWEEPS, SKIPPED = 6, 2
 TRAIN, OTHERS = 612, 153
 VOCABULARY, SHORTEST, LONGEST = 2000, 30, 100
 MODES: dict[str, Any] = {
@@ -122,11 +122,11 @@ def follow(
     train, alpha = found.train, np.full(topics, ALPHA)
     chain = StreamChain(
         sampler(*setting), train.vocabulary, alpha, np.ones(train.vocabulary), seed=seed, chain=0, sweeps=SWEEPS,
-        burn_in=BURN_IN, threads=1,
+        skip_sweeps=SKIPPED, threads=1,
     )  # fmt: skip
     rng = np.random.default_rng([seed, 1])
     chain.begin_at(np.exp(rng.normal(*PRIOR, (train.vocabulary, topics))))
-    minibatches = Minibatches(train, BATCH, seed=seed, chain=0, independent=True)
+    minibatches = InMemory(train, BATCH, "independent", seed=seed, chain=0)
     single, draws, kinetic = np.full(len(marks), np.inf), [], []
 
     def score(topics: list[np.ndarray], documents: Documents) -> float:
@@ -135,9 +135,9 @@ def follow(
 
     try:
         for step in range(1, steps + 1):
-            chain.step(minibatches.next()[0], train.size)
+            chain.step(minibatches.at(step))
             if step > burn_in:
-                kinetic.append(float(np.mean(np.square(chain.weights.inner[2], dtype=np.float64))) / 2)  # of momenta
+                kinetic.append(float(np.mean(np.square(chain.state["inner2"], dtype=np.float64))) / 2)  # of momenta
                 if step % thin == 0:
                     draws.append(chain.draw())
             if step in marks:

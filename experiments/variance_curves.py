@@ -92,11 +92,12 @@ def _paths(form: str, n: int, chains: int, path: tuple[int, int]) -> Iterator[np
     rng = np.random.default_rng((SEED, *path))
     weights = Weights(PRIOR, rows=chains, categories=2, initial=[START, SIZE - START], seed=SEED, path=path)
     sampler = sc.SCIR(STEP_SIZE) if form == "scir" else sc.SCIRCV(STEP_SIZE, form=form)
-    if form != "scir":
-        sampler.recentre(weights, np.tile([COUNT, SIZE - COUNT], (chains, 1)), n / SIZE)
+    everything = np.tile([COUNT, SIZE - COUNT], (chains, 1))
+    centre = sampler.centre_at(weights, everything, n / SIZE) if isinstance(sampler, sc.SCIRCV) else None
     for _ in M:
         seen = rng.hypergeometric(COUNT, SIZE - COUNT, n, chains)
-        sampler.step(weights, Counts(np.stack([seen, n - seen], axis=1) * (SIZE / n), fraction=n / SIZE))
+        counts = np.stack([seen, n - seen], axis=1) * (SIZE / n)
+        sampler.step(weights, Counts(counts, fraction=n / SIZE, centre=centre))
         yield weights.theta[0]
 
 

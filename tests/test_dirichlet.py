@@ -6,8 +6,10 @@ from scipy import stats
 
 import scirocco as sc
 from scirocco.batches import Strata
-from scirocco.counts.observations import Observations
-from scirocco.simplex import Counts, Exact, Weights
+from scirocco.counts.codes import CodeBlocks, Codes
+from scirocco.counts.estimators import Plain
+from scirocco.counts.minibatches import FromDisk, InMemory
+from scirocco.simplex import Counts, Exact, Natural, Weights
 
 COUNTS = np.array([800, 100, 100, 0, 0])
 CODES = np.random.default_rng(0).permutation(np.repeat(np.arange(5), COUNTS))
@@ -100,15 +102,15 @@ def test_a_centre_that_is_given():
 
 def test_the_main_form_is_taken_where_it_exists():
     weights = Weights(PRIOR, seed=1)
-    sc.SCIRCV(0.5, form="main").recentre(weights, COUNTS[None].astype(float), 0.01)
+    centre = sc.SCIRCV(0.5, form="main").centre_at(weights, COUNTS[None].astype(float), 0.01)
     # P(a_hat <= 1) is 8.5e-8 for 800 of 1000 and 0.35 for 100.
-    np.testing.assert_allclose(weights.centre[:, 0], [800.1, 0, 0, 0, 0])
+    np.testing.assert_allclose(centre.parameter[:, 0], [800.1, 0, 0, 0, 0])
 
 
 def test_the_main_form_is_not_taken_where_it_is_biased():
     weights = Weights(1.1, categories=2)
-    sc.SCIRCV(0.1, form="main").recentre(weights, [[20.0, 80.0]], 0.1)  # its mean would be 40 in place of 21
-    assert weights.centre[0, 0] == 0
+    centre = sc.SCIRCV(0.1, form="main").centre_at(weights, [[20.0, 80.0]], 0.1)
+    assert centre.parameter[0, 0] == 0  # its mean would be 40 in place of 21
 
 
 def test_the_known_bias_is_removed_from_what_is_recorded():
@@ -116,13 +118,13 @@ def test_the_known_bias_is_removed_from_what_is_recorded():
 
     weights = Weights(1.5, categories=2, initial=[40.0, 160.0])
     sampler = sc.SCIRCV(0.5, form="main", choose="always", remove_bias=True)
-    sampler.recentre(weights, [[40.0, 160.0]], 0.1)
+    centre = sampler.centre_at(weights, [[40.0, 160.0]], 0.1)
     bias = [asymptotic_bias(EstimateLaw.hypergeometric(200, n, 20, 1.5), 0.5, "main") for n in (40, 160)]
-    np.testing.assert_allclose(1 / weights.shift[:, 0] - 1, np.array(bias) / [41.5, 161.5])
-    shifted = weights.theta[:, 0] * weights.shift[:, 0]
-    np.testing.assert_allclose(sampler.recorded(weights)[0], shifted / shifted.sum())
+    np.testing.assert_allclose(1 / centre.shift[:, 0] - 1, np.array(bias) / [41.5, 161.5])
+    shifted = weights.theta[:, 0] * centre.shift[:, 0]
+    np.testing.assert_allclose(sampler.recorded(weights, centre)[0], shifted / shifted.sum())
     with pytest.raises(ValueError, match="no finite mean"):
-        sc.SCIRCV(0.5, choose="always", remove_bias=True).recentre(
+        sc.SCIRCV(0.5, choose="always", remove_bias=True).centre_at(
             Weights(0.1, categories=3), [[900.0, 97.0, 3.0]], 0.01
         )
 
@@ -130,10 +132,16 @@ def test_the_known_bias_is_removed_from_what_is_recorded():
 # Minibatches.
 
 
+def observed(n, way, *, seed=2, lazy=False):
+    """The plain estimate of a step."""
+    codes = Codes(InMemory(CODES, n, way, seed=seed, chain=0), Weights(1.0, categories=5), lazy=lazy)
+    return lambda step: Plain().counts(codes, codes.minibatches.at(step), {})
+
+
 @pytest.mark.parametrize("n", [30, 400])
 def test_independent_minibatches_are_hypergeometric(n):
-    seen = Observations(CODES, 5, n, "independent", seed=1, lazy=False)
-    counts = np.array([seen.counts(0, t).values[0] for t in range(2000)]) * n / 1000
+    seen = observed(n, "independent", seed=1)
+    counts = np.array([seen(t).values[0] for t in range(2000)]) * n / 1000
     assert np.allclose(counts, np.round(counts))
     values = np.arange(int(stats.hypergeom.ppf(1e-3, 1000, 100, n)), int(stats.hypergeom.ppf(0.999, 1000, 100, n)) + 1)
     expected = np.diff(np.r_[0, stats.hypergeom.cdf(values[:-1], 1000, 100, n), 1]) * 2000
@@ -144,8 +152,8 @@ def test_independent_minibatches_are_hypergeometric(n):
 @pytest.mark.parametrize("way", ["independent", "with_replacement", "shuffled"])
 @pytest.mark.parametrize("lazy", [False, True])
 def test_estimates_are_unbiased(way, lazy):
-    seen = Observations(CODES, 5, 50, way, seed=2, lazy=lazy)
-    counts = np.array([seen.counts(0, t).dense(5)[0] for t in range(2000)])
+    seen = observed(50, way, lazy=lazy)
+    counts = np.array([seen(t).dense(5)[0] for t in range(2000)])
     error = counts.std(axis=0) / np.sqrt(len(counts)) + 1e-9
     assert np.all(np.abs(counts.mean(axis=0) - COUNTS) < 4.5 * error)
     if way == "shuffled":  # an epoch sees everything once
@@ -154,8 +162,8 @@ def test_estimates_are_unbiased(way, lazy):
 
 def test_stratified_minibatches():
     labels = np.where(CODES == 0, "big", "small")
-    seen = Observations(CODES, 5, 33, Strata(labels), seed=2, lazy=False)  # 26 of 800 and 7 of 200
-    counts = np.array([seen.counts(0, t).values[0] for t in range(1000)])
+    seen = observed(33, Strata(labels))  # 26 of 800 and 7 of 200
+    counts = np.array([seen(t).values[0] for t in range(1000)])
     np.testing.assert_allclose(counts[:, 0], 800)
     assert np.all(np.abs(counts.mean(axis=0) - COUNTS)[1:3] < 4.5 * counts.std(axis=0)[1:3] / np.sqrt(1000))
     # With a_hat above 1 in every minibatch the main form exists, and it says so where not.
@@ -166,26 +174,58 @@ def test_stratified_minibatches():
 
 
 def test_batches_for_a_centre_are_not_the_minibatches():
-    seen = Observations(CODES, 5, 50, "independent", seed=2, lazy=False)
-    assert not np.array_equal(seen.larger(0, 3, 50), seen.counts(0, 3).values)
-    assert not np.array_equal(seen.counts(0, 3).values, seen.counts(1, 3).values)
+    first, second = (InMemory(CODES, 50, "independent", seed=2, chain=chain) for chain in (0, 1))
+    assert not np.array_equal(first.larger(3, 50).rows, first.at(3).rows)
+    assert not np.array_equal(first.at(3).rows, second.at(3).rows)
+
+
+@pytest.mark.parametrize("estimator", ["control_variate", "saga"])
+def test_estimators_that_know_all_counts_leave_no_noise(tmp_path, estimator):
+    # Categories are observed, so that differences vanish: the chain is the one with all data, minibatch or not.
+    natural = Natural(sc.SGLD(3e-4))
+    settings = {"num_samples": 30, "burn_in": 10, "chains": 2, "seed": 1}
+    noisy, full = (sc.sample_dirichlet(CODES, 1.0, natural, batch_size=n, **settings) for n in (20, 1000))
+    known = sc.sample_dirichlet(
+        CODES, 1.0, natural, batch_size=20, estimator=estimator, path=tmp_path / "r", **settings
+    )
+    np.testing.assert_allclose(known.posterior["omega"], full.posterior["omega"], rtol=1e-4)
+    assert np.abs(noisy.posterior["omega"] - full.posterior["omega"]).max() > 0.01
+    longer = sc.resume(tmp_path / "r", CODES, num_samples=50)
+    np.testing.assert_array_equal(longer.posterior["omega"][:, :30], known.posterior["omega"])
+    with pytest.raises(ValueError, match="the run had estimator"):
+        sc.resume(tmp_path / "r", CODES, estimator="plain", num_samples=60)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"sampler": sc.SCIR(0.1), "estimator": "saga"}, "natural parameters"),
+        ({"estimator": "best"}, "estimator must be one of"),
+        ({"estimator": 3}, "or a CountEstimator"),
+        ({"estimator": "saga", "batching": "with_replacement"}, "each row drawn once"),
+        ({"estimator": "saga", "batching": Strata(CODES % 2)}, "each row drawn once"),
+    ],
+)
+def test_estimators_that_do_not_fit(settings, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        sc.sample_dirichlet(CODES, 1.0, **({"sampler": Natural(sc.SGLD(1e-4)), "batch_size": 20} | settings))
 
 
 # Streams, resuming, threads.
 
 
 def test_minibatches_of_a_sorted_file_are_mixed(tmp_path):
-    from scirocco.counts.observations import StreamedObservations
-
     np.save(tmp_path / "sorted.npy", np.repeat(np.arange(4), 5000))
     source = sc.batches.MemoryMapped(tmp_path / "sorted.npy", block_bytes=16_000)
-    seen = StreamedObservations(source, 4, 200, seed=0, lazy=False)
+    firsts = []
     for chain in range(2):
-        counts = np.array([seen.counts(chain, step).values[0] for step in range(100)])
+        seen = FromDisk(CodeBlocks(source, 4, seed=0, chain=chain), 200, seed=0, chain=chain)
+        counts = np.array([np.bincount(seen.at(step).data, minlength=4) * 100.0 for step in range(100)])
+        firsts.append(counts[1])
+        seen.close()
         assert counts.std(axis=0).max() < 3 * 20_000 * np.sqrt(0.25 * 0.75 / 200) + 2000
         np.testing.assert_allclose(counts.mean(axis=0), 5000, rtol=0.15)
-    assert not np.array_equal(seen.counts(0, 1).values, seen.counts(1, 1).values)
-    seen.close()
+    assert not np.array_equal(*firsts)
 
 
 @pytest.mark.slow
@@ -414,7 +454,7 @@ def test_bad_input(change, words):
         (lambda: sc.SCIRCV(0.1, centre_batch=-5), "centre_batch must be"),
         (lambda: sc.SGRLD(0.1, "natural"), "parametrization must be one of"),
         (lambda: sc.SGRLD(np.nan), "step_size must be finite"),
-        (lambda: sc.SCIRCV(0.1).step(Weights(0.1, categories=2), Counts([[1, 2]])), "its centre first"),
+        (lambda: sc.SCIRCV(0.1).step(Weights(0.1, categories=2), Counts([[1, 2]])), "counts with a centre"),
     ],
 )
 def test_bad_settings(make, words):

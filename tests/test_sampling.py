@@ -502,6 +502,16 @@ def test_resume_restores_estimators(tmp_path, estimator):
     np.testing.assert_array_equal(theta(longer), theta(whole))
 
 
+def test_resume_where_the_density_has_no_value_at_zero(tmp_path):
+    # A run that goes on knows the shapes of its parameters before their values: zeros stand in for them.
+    target = sc.Target(lambda m: -jnp.sum(jnp.log(m) ** 2), lambda m, x: -jnp.sum((x - m) ** 2), np.abs(X))
+    settings = {**FAST, "chains": 1, "num_samples": 20}
+    sc.sample(target, SGLD, jnp.ones(2), path=tmp_path / "run", **settings)
+    longer = sc.resume(tmp_path / "run", target, num_samples=40)
+    whole = sc.sample(target, SGLD, jnp.ones(2), **{**settings, "num_samples": 40})
+    np.testing.assert_array_equal(theta(longer), theta(whole))
+
+
 def test_resume_asks_for_what_it_cannot_know(tmp_path):
     sampler = sc.SGLD(optax.constant_schedule(1e-3))
     sc.sample(TARGET, sampler, START, path=tmp_path / "a", collect=lambda m: m[0], **FAST)

@@ -30,7 +30,7 @@ from scirocco.run.describe import describe, is_opaque, rebuild
 from scirocco.run.resume import resume
 from scirocco.samplers import SGLD, Sampler
 from scirocco.sampling import kernel, sample
-from scirocco.simplex import Counts, SimplexSampler, Weights
+from scirocco.simplex import SCIRCV, Counts, SimplexSampler, Weights
 from scirocco.target import Target
 
 ROWS = np.random.default_rng(0).normal(1.0, 1.0, (60, 2)).astype(np.float32)
@@ -121,16 +121,17 @@ def check_simplex_sampler(sampler: SimplexSampler, *, resumes: bool = True, bad:
     found = []
     for copies in (False, True):
         weights = Weights(0.5, rows=2, categories=4, seed=3)
-        sampler.start(weights)
-        counts = Counts(np.array([[6.0, 3.0, 1.0, 0.0], [1.0, 1.0, 5.0, 3.0]]), exact=not resumes)
-        if hasattr(sampler, "recentre"):
-            sampler.recentre(weights, counts.values, 0.5)
+        state = sampler.start(weights)
+        values = np.array([[6.0, 3.0, 1.0, 0.0], [1.0, 1.0, 5.0, 3.0]])
+        centre = sampler.centre_at(weights, values, 0.5) if isinstance(sampler, SCIRCV) else None
+        counts = Counts(values, exact=not resumes, centre=centre)
         for _ in range(3):
-            sampler.step(weights, counts)
-            weights = weights.copy() if copies else weights
-        found.append(sampler.recorded(weights))
+            sampler.step(weights, counts, state)
+            if copies:
+                weights, state = weights.copy(), {name: array.copy() for name, array in state.items()}
+        found.append(sampler.recorded(weights, centre))
         assert np.allclose(found[-1].sum(axis=1), 1), "what is recorded lies on the simplex"
-    assert np.array_equal(found[0], found[1]), "all that changes must be kept in the weights"
+    assert np.array_equal(found[0], found[1]), "all that changes must be kept in the weights and the state"
     if resumes:
         codes = np.random.default_rng(0).integers(0, 4, 60)
         _check_resume(lambda **o: sample_dirichlet(codes, 0.5, sampler, **o), data=codes)

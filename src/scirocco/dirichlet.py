@@ -20,8 +20,10 @@ from scirocco.bias.dirichlet import dirichlet_report
 from scirocco.core.checks import positive_array, real_array, require_count, require_run, require_seed
 from scirocco.core.interrupt import Interrupt
 from scirocco.core.parts import name_of
+from scirocco.counts.codes import COUNTED_AT_ONCE, CodeBlocks, compact, fingerprint, require_codes
 from scirocco.counts.engine import DirichletEngine
-from scirocco.counts.observations import Observations, StreamedObservations, require_codes
+from scirocco.counts.estimators import CountEstimator, chosen_estimator
+from scirocco.counts.minibatches import FromDisk, InMemory, Minibatches
 from scirocco.run.describe import describe, part_again, rebuild
 from scirocco.run.folder import RunFolder
 from scirocco.run.recording import Recording
@@ -44,6 +46,7 @@ def sample_dirichlet(
     thin: int = 1,
     categories: int | None = None,
     batching: str | Strata = "independent",
+    estimator: str | CountEstimator = "plain",
     lazy: bool | None = None,
     initial: Any = None,
     chains: int = 4,
@@ -66,6 +69,8 @@ def sample_dirichlet(
         num_samples: draws to keep from each chain, after ``burn_in`` steps, one every ``thin`` steps.
         categories: how many there are; by default the length of the prior, or what occurs in the data.
         batching: "independent" samples, "shuffled" epochs, "with_replacement", or ``batches.Strata(labels)``.
+        estimator: how counts are estimated: "plain"; for samplers on natural parameters also "control_variate" and
+            "saga", which know all counts after one pass. ``SCIRCV`` has its own.
         lazy: leave categories that a minibatch does not touch until they are read (same law, other random numbers); by
             default when they are many. Recording reads everything: combine with ``thin``.
         initial: unnormalised weights to start all chains from; by default draws given a first part of the data.
@@ -97,6 +102,7 @@ def sample_dirichlet(
         raise TypeError(f"lazy must be True, False or None; got {lazy!r}")
     if isinstance(batching, Strata) and getattr(sampler, "remove_bias", False):
         raise ValueError("remove_bias knows simple random minibatches only: stratified ones have another bias")
+    chosen = chosen_estimator(estimator, sampler)
     source, alpha = _source(data, prior, categories)
     start = None if initial is None else _initial(initial, alpha)
     meta = {
@@ -108,17 +114,21 @@ def sample_dirichlet(
             "threads": threads, "workers": workers,
         },
         "parts": {
-            "sampler": describe(sampler), "collect": _collect_name(collect), "prior": describe(alpha, keep=True),
-            "initial": describe(start, keep=True),
+            "sampler": describe(sampler), "estimator": describe(chosen), "collect": _collect_name(collect),
+            "prior": describe(alpha, keep=True), "initial": describe(start, keep=True),
         },
     }  # fmt: skip
     with Interrupt():
         if path is None:
-            return _run(source, alpha, sampler, meta, batching, collect, start, None, checkpoint_seconds, progress)
+            return _run(
+                source, alpha, sampler, chosen, meta, batching, collect, start, None, checkpoint_seconds, progress
+            )
         folder = RunFolder(path)
         folder.require_free()
         with folder:
-            return _run(source, alpha, sampler, meta, batching, collect, start, folder, checkpoint_seconds, progress)
+            return _run(
+                source, alpha, sampler, chosen, meta, batching, collect, start, folder, checkpoint_seconds, progress
+            )
 
 
 class DirichletResumer(Resumer):
@@ -128,7 +138,7 @@ class DirichletResumer(Resumer):
         """From the codes, given again."""
         if y is not None:
             raise ValueError("a run of sample_dirichlet takes its codes and nothing else: leave y out")
-        again.refuse("sample_dirichlet", "estimator", "blocks", "initial")
+        again.refuse("sample_dirichlet", "blocks", "initial")
         settings, parts, batching = meta["settings"], meta["parts"], again.batching
         if parts["collect"] != _collect_name(again.collect) and "function" in (
             parts["collect"], _collect_name(again.collect)
@@ -144,49 +154,65 @@ class DirichletResumer(Resumer):
         way = batching if isinstance(batching, Strata) else settings["batching"]
         collect = again.collect if callable(again.collect) else parts["collect"]
         sampler = part_again("sampler", parts["sampler"], again.sampler)
+        if isinstance(sampler, SCIRCV) and again.estimator is None:
+            estimator = chosen_estimator("plain", sampler)  # made of the sampler, which may be given again
+        else:
+            given = None if again.estimator is None else chosen_estimator(again.estimator, sampler)
+            estimator = part_again("estimator", parts["estimator"], given)
         with RunFolder(path) as folder:
             return _run(
-                source, alpha, sampler, meta, way, collect, rebuild(parts["initial"]), folder,
+                source, alpha, sampler, estimator, meta, way, collect, rebuild(parts["initial"]), folder,
                 again.checkpoint_seconds, again.progress,
             )  # fmt: skip
 
 
 def _run(
-    source: Any, alpha: np.ndarray, sampler: SimplexSampler, meta: dict[str, Any], way: Any, collect: Any,
-    initial: np.ndarray | None, folder: RunFolder | None, checkpoint_seconds: float, progress: bool | None,
+    source: Any, alpha: np.ndarray, sampler: SimplexSampler, estimator: CountEstimator, meta: dict[str, Any], way: Any,
+    collect: Any, initial: np.ndarray | None, folder: RunFolder | None, checkpoint_seconds: float,
+    progress: bool | None,
 ) -> Trace:  # fmt: skip
     """One group for each chain, from their start or from their checkpoints."""
     settings = meta["settings"]
-    n, seed = settings["batch_size"], settings["seed"]
+    n, seed, chains = settings["batch_size"], settings["seed"], range(settings["chains"])
     lazy = alpha.size > SPARSE * n if settings["lazy"] is None else bool(settings["lazy"])
     lazy = lazy and isinstance(sampler, SCIR | SCIRCV)
-    observations: Observations
+    if estimator.remembers and (isinstance(source, Stream) or isinstance(way, Strata) or way == "with_replacement"):
+        raise ValueError(
+            f"estimator={estimator!r} remembers observations: it needs data in memory, each row drawn once"
+        )
+    minibatches: list[Minibatches]
     if isinstance(source, Stream):
         if way not in ("independent", "shuffled"):
             raise ValueError("data on disk comes in shuffled blocks: leave batching alone")
-        observations = StreamedObservations(source, alpha.size, n, seed=seed, lazy=lazy)
+        if n > source.resident_rows:
+            rows = f"the rows of a resident block, {source.resident_rows}"
+            raise ValueError(f"batch_size must be at most {rows}; got {n}: use a larger block_bytes")
+        blocks = [CodeBlocks(source, alpha.size, seed=seed, chain=chain) for chain in chains]
+        minibatches = [FromDisk(own, n, seed=seed, chain=chain) for chain, own in enumerate(blocks)]
     else:
-        observations = Observations(source, alpha.size, n, way, seed=seed, lazy=lazy)
+        codes = compact(source)
+        minibatches = [InMemory(codes, n, way, seed=seed, chain=chain, part=COUNTED_AT_ONCE) for chain in chains]
     try:
         if folder is not None:
-            present = observations.fingerprint()
+            present = fingerprint(source, way)
             if meta.setdefault("data", present) != present:
                 raise ValueError(f"the data differs from that of the run in {folder.path}")
             folder.write(meta)
         engines = [
             DirichletEngine(
-                observations, sampler, alpha, chain=chain, seed=seed, collect=collect, threads=settings["threads"],
+                minibatches[chain], sampler, estimator, alpha, lazy=lazy, chain=chain, seed=seed, collect=collect,
                 recording=Recording(settings["burn_in"], settings["thin"]), num_samples=settings["num_samples"],
-                initial=initial, report=dirichlet_report,
+                initial=initial, threads=settings["threads"], report=dirichlet_report,
             )
-            for chain in range(settings["chains"])
+            for chain in chains
         ]  # fmt: skip
         return run(
             engines, meta, folder, max_seconds=settings["max_seconds"], checkpoint_seconds=checkpoint_seconds,
             progress=progress, workers=settings["workers"],
         )  # fmt: skip
     finally:
-        observations.close()
+        for own in minibatches:
+            own.close()
 
 
 def _source(data: Any, prior: Any, categories: int | None) -> tuple[Any, np.ndarray]:

@@ -205,6 +205,7 @@ class _Parts(NamedTuple):
     blocks: tuple[Block, ...]
     initial: Any
     collect: Any
+    shapes_only: bool = False  # ``initial`` has no values: they are in the checkpoints
 
 
 def _run(
@@ -261,7 +262,7 @@ def _run(
                 GradientEngine(
                     kernels[-1], parts.initial, chains=numbers, recording=recording, collect=parts.collect,
                     gradients=meta["parts"]["gradients"], num_samples=settings["num_samples"],
-                    report=gradient_report,
+                    shapes_only=parts.shapes_only, report=gradient_report,
                 )
             )  # fmt: skip
         known = store.described(engines[0].variables)
@@ -299,7 +300,7 @@ class GradientResumer(Resumer):
             raise ValueError("the run had no collect function: resume it without collect=")
         if recorded["blocks"] != [list(block.names) for block in again.blocks]:
             raise ValueError(f"the run had blocks for {recorded['blocks']}: give the same blocks")
-        initial = again.initial
+        initial, shapes = again.initial, False
         if initial is None:
             shapes = bool(group_folders(path)) and "parameters" in recorded  # then the values are in the checkpoints
             initial = part_again("start", recorded["parameters" if shapes else "initial"], None, "initial")
@@ -308,6 +309,7 @@ class GradientResumer(Resumer):
             part_again("estimator", recorded["estimator"], again.estimator),
             part_again("batching", recorded["batching"], again.batching),
             again.blocks, initial, again.collect if callable(again.collect) else recorded["collect"],
+            shapes_only=shapes,
         )  # fmt: skip
         with RunFolder(path) as folder:
             return _run(target, parts, meta, folder, again.checkpoint_seconds, again.progress, again.workers)

@@ -190,8 +190,8 @@ class Target(PureDensity):
         likelihood = sum(float(_likelihood_sum(self.density, params, batch)) for batch in self.passes())
         return float(self.log_prior(params)) + likelihood
 
-    def check(self, position: Params, held: Params = None) -> None:
-        """Evaluate once at ``position`` and say in words what is wrong, if anything is."""
+    def check(self, position: Params, held: Params = None, *, values: bool = True) -> None:
+        """Evaluate once at ``position`` and say in words what is wrong; without ``values`` look at shapes only."""
         params = merge(position, held)
         for name, leaf in named_leaves(position).items():
             if not jnp.issubdtype(jnp.asarray(leaf).dtype, jnp.floating):
@@ -207,24 +207,25 @@ class Target(PureDensity):
         if prior.shape != ():
             raise ValueError(f"log_prior must return a scalar; it returned shape {prior.shape}: sum over its axes")
         if self.batched:
-            values = _shape("log_likelihood", self.log_likelihood, params, trial)
-            if values.shape != (rows,):
+            found = _shape("log_likelihood", self.log_likelihood, params, trial)
+            if found.shape != (rows,):
                 raise ValueError(
                     f"log_likelihood with batched=True must return one value per row, shape ({rows},) for {rows} rows; "
-                    f"it returned shape {values.shape}"
+                    f"it returned shape {found.shape}"
                 )
         else:
             row = jax.tree.map(lambda a: a[0], trial)
-            values = _shape("log_likelihood", self.log_likelihood, params, row)
-            if values.shape != ():
+            found = _shape("log_likelihood", self.log_likelihood, params, row)
+            if found.shape != ():
                 raise ValueError(
-                    f"log_likelihood must return a scalar for one example; it returned shape {values.shape}: "
+                    f"log_likelihood must return a scalar for one example; it returned shape {found.shape}: "
                     "sum over its axes, or pass batched=True if it takes a batch of rows"
                 )
-        for name, value in (("log_prior", prior), ("log_likelihood", values)):
+        for name, value in (("log_prior", prior), ("log_likelihood", found)):
             if not jnp.issubdtype(value.dtype, jnp.floating):
                 raise TypeError(f"{name} must return floating values; it returned {value.dtype}")
-        self._check_values(position, held, trial)
+        if values:
+            self._check_values(position, held, trial)
 
     def _check_values(self, position: Params, held: Params, trial: Data) -> None:
         prior, values, gradient = jax.tree.map(np.asarray, _evaluate(self.density, position, held, trial))

@@ -8,7 +8,8 @@ import scipy.sparse as sp
 
 import scirocco as sc
 from scirocco.corpora import Corpus, Tokenizer, build_vocabulary, corpus_from_text, read_texts, write_corpus
-from scirocco.models.lda.minibatches import BlockMinibatches
+from scirocco.counts.minibatches import FromDisk
+from scirocco.models.lda.blocks import CorpusBlocks
 
 COUNTS = np.random.default_rng(0).poisson(0.3, (200, 30))
 
@@ -33,8 +34,8 @@ def test_what_is_written_is_read(stored):
 
 def test_minibatches_from_disk_share_out_the_documents(stored):
     corpus = Corpus(stored.path, block_entries=500)
-    minibatches = BlockMinibatches(corpus, 30, seed=1, chain=0)
-    seen = [minibatches.next()[0] for _ in range(20)]  # 600 documents: three times everything
+    minibatches = FromDisk(CorpusBlocks(corpus, seed=1, chain=0), 30, seed=1, chain=0)
+    seen = [minibatches.at(step).data for step in range(20)]  # 600 documents: three times everything
     assert {batch.size for batch in seen} == {30}
     np.testing.assert_array_equal(sum(batch.word_counts() for batch in seen), 3 * COUNTS.sum(axis=0))
     assert {block.size for block in corpus} <= {200 // corpus.blocks, 200 // corpus.blocks + 1}

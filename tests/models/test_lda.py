@@ -266,7 +266,7 @@ def test_a_centre_is_renewed_in_a_stream(planted):
     centres = []
     for start in range(0, 240, 40):
         model.partial_fit(planted[2][start : start + 40])
-        centres.append(model._stream.weights.centre.copy())
+        centres.append(model._stream.memory["centre"].copy())
     assert np.array_equal(centres[0], centres[1])
     assert not np.array_equal(centres[1], centres[2])
 
@@ -338,7 +338,7 @@ def test_recorder_keeps_the_second_half_at_equal_intervals():
         ({"beta": [0.1]}, None, "beta must be a number or 5"),
         ({"sampler": "vb"}, None, "sampler must be one of"),
         ({"sampler": 3}, None, "sampler must be one of"),
-        ({"burn_in": 20}, None, "burn_in must be below sweeps"),
+        ({"skip_sweeps": 20}, None, "skip_sweeps must be below sweeps"),
         ({"max_seconds": -1.0}, None, "max_seconds must be"),
         ({"batch_size": 0}, None, "batch_size must be"),
         ({"warm_passes": -1}, None, "warm_passes must be finite and at least 0"),

@@ -7,6 +7,8 @@ import pytest
 from scipy.special import gammaln
 
 from scirocco.corpora.documents import Documents
+from scirocco.counts.estimators import Kept
+from scirocco.counts.minibatches import Minibatch
 from scirocco.models.lda.memory import CollapsedGibbs, KeptGibbs
 from scirocco.models.lda.stream import StreamChain
 from scirocco.simplex import SCIR
@@ -69,11 +71,11 @@ def chain_of(kind, **settings):
 def test_assignments_have_their_exact_law(kind, batch_size):
     states, weights = enumerated()
     chain = chain_of(kind, batch_size=batch_size)
-    order = np.argsort(np.lexsort((chain.words, np.repeat(np.arange(3), np.diff(chain.token_starts)))))
+    order = np.argsort(np.lexsort((chain.kept.codes, np.repeat(np.arange(3), np.diff(chain.token_starts)))))
     path = []
     for _ in range(12_000):
         chain.step()
-        path.append(chain.z.copy())
+        path.append(chain.kept.labels.copy())
     path = np.array(path)[:, order]
     pairs = list(itertools.combinations(range(states.shape[1]), 2))
     together = np.stack([path[:, i] == path[:, j] for i, j in pairs], axis=1).astype(float)
@@ -112,15 +114,12 @@ def test_joint_distribution(kind):
         prior.append(measured(words, z))
     path = []
     for _ in range(6000):
-        topics = chain.draw()
-        words = (rng.random(len(owner))[:, None] > np.cumsum(topics[chain.z], axis=1)).sum(axis=1)
-        chain.words[:] = np.minimum(words, 2)
-        flat = chain.words.astype(np.int64) * 2 + chain.z
-        chain.counts = np.bincount(flat, minlength=6).reshape(3, 2)
-        chain.totals = chain.counts.sum(axis=0)
+        topics, kept = chain.draw(), chain.kept
+        words = (rng.random(len(owner))[:, None] > np.cumsum(topics[kept.labels], axis=1)).sum(axis=1)
+        chain.kept = Kept(np.minimum(words, 2), rows=2, categories=3, labels=kept.labels)
         chain._columns.clear()
         chain.step()
-        path.append(measured(chain.words, chain.z))
+        path.append(measured(chain.kept.codes, chain.kept.labels))
     prior = np.array(prior, float)
     assert_average(np.array(path, float), prior.mean(axis=0), slack=4.5 * prior.std(axis=0) / np.sqrt(len(prior)))
 
@@ -128,10 +127,10 @@ def test_joint_distribution(kind):
 def test_scir_from_a_stream_has_nearly_the_posterior_as_its_law():
     exact = exact_topics()
     documents = Documents.of(COUNTS)
-    chain = StreamChain(SCIR(0.1), 3, ALPHA, BETA, seed=2, chain=0, sweeps=6, burn_in=2, threads=1)
+    chain = StreamChain(SCIR(0.1), 3, ALPHA, BETA, seed=2, chain=0, sweeps=6, skip_sweeps=2, threads=1)
     path = []
     for _ in range(16_000):
-        chain.step(documents, 3)
+        chain.step(Minibatch.of(documents, 3))
         path.append(chain.draw())
     assert_average(np.array(path[500:]), exact, slack=0.01)
 

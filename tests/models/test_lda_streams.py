@@ -5,10 +5,10 @@ import pytest
 
 import scirocco as sc
 from scirocco.corpora.documents import Documents
+from scirocco.counts.estimators import Plain
+from scirocco.counts.minibatches import InMemory, Minibatch
 from scirocco.models.lda.alignment import align
-from scirocco.models.lda.estimates import Controlled, Plain, Remembered
 from scirocco.models.lda.memory import KeptGibbs
-from scirocco.models.lda.minibatches import Minibatches
 from scirocco.models.lda.stream import StreamChain
 from scirocco.simplex import SCIR, SCIRCV, Counts, Natural
 
@@ -25,14 +25,23 @@ def planted():
     return topics, Documents.of(np.array([rng.multinomial(40, w @ topics) for w in weights]))
 
 
-def chain_at(sampler, topics, documents, *, estimate=None, seed=0, sweeps=6, burn_in=2):
+def chain_at(sampler, topics, documents, *, estimator="plain", seed=0, sweeps=6, skip_sweeps=2):
     chain = StreamChain(
-        sampler, WORDS, ALPHA, BETA, seed=seed, chain=0, sweeps=sweeps, burn_in=burn_in, threads=1, estimate=estimate
+        sampler, WORDS, ALPHA, BETA, seed=seed, chain=0, sweeps=sweeps, skip_sweeps=skip_sweeps, threads=1,
+        estimator=estimator, minibatches=InMemory(documents, 1, seed=0, chain=0),
     )  # fmt: skip
     chain.begin_at(BETA[:, None] + documents.tokens / 3 * topics.T)
-    for _ in getattr(estimate, "survey", lambda *_: ())(chain, Minibatches(documents, 1, seed=0, chain=0).everything()):
-        pass
+    surveyed = sum(part.data.size for part in chain.survey())
+    assert surveyed == (0 if isinstance(chain.estimator, Plain) else documents.size)
     return chain
+
+
+def part_of(documents, rows):
+    return Minibatch.of(documents.take(rows), documents.size, rows)
+
+
+def estimated(chain, batch):
+    return chain.estimator.counts(chain, batch, chain.memory).dense(WORDS)
 
 
 # Estimates.
@@ -42,24 +51,18 @@ def chain_at(sampler, topics, documents, *, estimate=None, seed=0, sweeps=6, bur
 def test_estimates_are_unbiased(planted, kind):
     # Minibatches that share out the corpus: their estimates average to the counts of everything.
     topics, documents = planted
-    estimate = {"plain": Plain, "control_variate": Controlled, "saga": lambda: Remembered(documents)}[kind]()
-    chain = chain_at(Natural(sc.SGLD(1e-9)), topics, documents, estimate=estimate, sweeps=60, burn_in=10)
+    chain = chain_at(Natural(sc.SGLD(1e-9)), topics, documents, estimator=kind, sweeps=60, skip_sweeps=10)
     moved = 0.7 * topics + 0.3 * np.roll(topics, 1, axis=0)
     chain.begin_at(documents.tokens / 3 * moved.T)  # away from where the survey was
     found = []
     for first in range(0, 240, 40):
-        which = np.arange(first, first + 40)
-        if kind == "saga":
-            kept, table = estimate.kept.copy(), estimate.table.copy()
-        counts = estimate.counts(chain, documents.take(which), 240, which)
-        found.append(counts.dense(WORDS))
-        if kind == "saga":  # each from the same memory
-            estimate.kept, estimate.table = kept, table
+        before = {name: array.copy() for name, array in chain.memory.items()}
+        found.append(estimated(chain, part_of(documents, np.arange(first, first + 40))))
+        chain.memory = before  # each from the same
         chain.steps += 1
-    _, everything = chain.swept(documents)
-    columns = chain.swept(documents)[0]
+    columns, everything = chain.count(Minibatch.of(documents, 240))
     direct = np.zeros((3, WORDS))
-    direct[:, columns] = everything.T / chain.counted
+    direct[:, columns] = everything.T
     assert np.abs(np.mean(found, axis=0) - direct).sum() < 0.015 * documents.tokens
     np.testing.assert_allclose(np.mean(found, axis=0).sum(), documents.tokens)
 
@@ -67,31 +70,31 @@ def test_estimates_are_unbiased(planted, kind):
 def test_differences_have_less_noise(planted):
     topics, documents = planted
     spread = {}
-    for name, estimate in {"plain": Plain(), "cv": Controlled(), "saga": Remembered(documents)}.items():
-        chain = chain_at(Natural(sc.SGLD(1e-9)), topics, documents, estimate=estimate)
+    for name in ("plain", "control_variate", "saga"):
+        chain = chain_at(Natural(sc.SGLD(1e-9)), topics, documents, estimator=name)
         rng, found = np.random.default_rng(0), []
         for step in range(40):
-            which = rng.choice(240, 12, replace=False)
-            found.append(estimate.counts(chain, documents.take(which), 240, which).dense(WORDS))
+            found.append(estimated(chain, part_of(documents, rng.choice(240, 12, replace=False))))
             chain.steps = step + 1
         spread[name] = np.var(found, axis=0).sum()
-        if name == "cv":  # at the centre itself nothing is left to estimate
-            np.testing.assert_allclose(found[0], estimate.table.T)
-    assert spread["cv"] < 1e-20 * spread["plain"]
+        if name == "control_variate":  # at the centre itself nothing is left to estimate
+            np.testing.assert_allclose(found[0], chain.memory["table"].T)
+    assert spread["control_variate"] < 1e-20 * spread["plain"]
     assert spread["saga"] < 0.3 * spread["plain"]  # two draws of the assignments differ
 
 
-def test_saga_remembers_each_document_once(planted):
+def test_saga_keeps_the_sum_of_what_it_remembers(planted):
     topics, documents = planted
-    memory = Remembered(documents)
-    chain = chain_at(Natural(sc.SGLD(1e-9)), topics, documents, estimate=memory)
-    which = np.array([5, 7, 5, 200, 7])
-    counts = memory.counts(chain, documents.take(which), 240, which)
-    assert counts.fraction == pytest.approx(3 / 240)
-    summed = np.zeros((WORDS, 3))
-    np.add.at(summed, documents.words, memory.kept / chain.counted)
-    np.testing.assert_allclose(memory.table, summed)
-    np.testing.assert_allclose(memory.table.sum(), documents.tokens)
+    chain = chain_at(Natural(sc.SGLD(1e-9)), topics, documents, estimator="saga")
+    before = chain.memory["kept"].copy()
+    estimated(chain, part_of(documents, np.array([5, 7, 200])))
+    summed, kept = np.zeros((WORDS, 3)), chain.memory["kept"]
+    np.add.at(summed, documents.words, kept / chain.counted)
+    np.testing.assert_allclose(chain.memory["table"], summed)
+    np.testing.assert_allclose(summed.sum(), documents.tokens)
+    changed = np.unique(np.repeat(np.arange(240), np.diff(documents.starts))[np.any(kept != before, axis=1)])
+    assert set(changed) <= {5, 7, 200}
+    assert changed.size
 
 
 # Samplers.
@@ -102,10 +105,10 @@ def test_natural_parameters_have_the_posterior_as_their_law():
     from test_lda_laws import ALPHA, BETA, COUNTS, assert_average, exact_topics
 
     exact = exact_topics()
-    chain = StreamChain(Natural(sc.SGLD(0.1)), 3, ALPHA, BETA, seed=2, chain=0, sweeps=6, burn_in=2, threads=1)
+    chain = StreamChain(Natural(sc.SGLD(0.1)), 3, ALPHA, BETA, seed=2, chain=0, sweeps=6, skip_sweeps=2, threads=1)
     path = []
     for _ in range(16_000):
-        chain.step(Documents.of(COUNTS), 3)
+        chain.step(Minibatch.of(Documents.of(COUNTS), 3))
         path.append(chain.weights.proportions())
     assert_average(np.array(path[500:]), exact, slack=0.01)
 
@@ -165,7 +168,7 @@ def test_scir_agrees_with_gibbs_as_its_step_shrinks(planted, exact):
     (topics, documents), (mean, sd) = planted, exact
     chain, draws = chain_at(SCIR(0.2), topics, documents, seed=4), []
     for step in range(1500):
-        chain.step(documents, 240)
+        chain.step(Minibatch.of(documents, 240))
         if step > 100:
             draws.append(chain.draw())
     assert np.median(np.abs(np.mean(draws, axis=0) - mean) / sd) < 0.2
@@ -175,18 +178,18 @@ def test_scir_agrees_with_gibbs_as_its_step_shrinks(planted, exact):
 class Eager(Plain):
     """Names every word, so that none waits."""
 
-    def counts(self, chain, batch, total, which):
-        found = super().counts(chain, batch, total, which)
+    def counts(self, local, batch, state):
+        found = super().counts(local, batch, state)
         return Counts(found.dense(WORDS), None, found.fraction)
 
 
 def test_words_that_wait_have_the_same_law(planted):
     topics, documents = planted
     moments = []
-    for estimate in (Plain(), Eager()):
-        chain, draws, rng = chain_at(SCIR(0.2), topics, documents, estimate=estimate), [], np.random.default_rng(1)
+    for estimator in (Plain(), Eager()):
+        chain, draws, rng = chain_at(SCIR(0.2), topics, documents, estimator=estimator), [], np.random.default_rng(1)
         for step in range(3000):
-            chain.step(documents.take(rng.choice(240, 4, replace=False)), 240)  # about half of the words
+            chain.step(part_of(documents, rng.choice(240, 4, replace=False)))  # about half of the words
             if step > 100 and step % 3 == 0:
                 draws.append(chain.draw())
         moments.append((np.mean(draws, axis=0), np.std(draws, axis=0)))
@@ -201,7 +204,7 @@ def test_inflation_is_predicted(planted, exact, sampler):
     chain = chain_at(sampler, topics, documents, seed=6)
     draws, rng = [], np.random.default_rng(0)
     for step in range(6000):
-        chain.step(documents.take(rng.choice(240, 12, replace=False)), 240)
+        chain.step(part_of(documents, rng.choice(240, 12, replace=False)))
         if step > 600 and step % 4 == 0:
             draws.append(chain.draw())
     predicted = chain.inflation(documents, 12, 240)

@@ -222,7 +222,9 @@ def test_variables_keep_their_order_on_disk(tmp_path):
 def test_resume_of_codes_refuses_what_it_would_ignore(tmp_path):
     codes = np.random.default_rng(0).integers(0, 9, 1000)
     sc.sample_dirichlet(codes, 0.1, sc.SCIR(0.1), num_samples=5, threads=1, path=tmp_path / "run")
-    for name, value in (("estimator", sc.Plain()), ("initial", np.ones(9)), ("blocks", [sc.Block("a", print)])):
+    with pytest.raises(TypeError, match="or a CountEstimator"):
+        sc.resume(tmp_path / "run", codes, estimator=sc.Plain())
+    for name, value in (("initial", np.ones(9)), ("blocks", [sc.Block("a", print)])):
         with pytest.raises(ValueError, match=f"has no {name}: leave it out"):
             sc.resume(tmp_path / "run", codes, **{name: value})
     assert sc.resume(tmp_path / "run", codes, num_samples=9).meta["settings"]["threads"] == 1

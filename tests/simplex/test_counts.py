@@ -8,44 +8,53 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import gammaln
 
-from scirocco.simplex import SCIR, SCIRCV, Counts, Exact, KeptCounts, RunningCounts, StaleCounts, Weights
+from scirocco.counts.estimators import Centred, Kept, RunningCounts, Stale
+from scirocco.counts.local import LocalStep
+from scirocco.counts.minibatches import Minibatch
+from scirocco.simplex import SCIR, SCIRCV, Counts, Exact, Weights
 
 
 @given(st.data())
 @settings(max_examples=30, deadline=None)
-def test_kept_counts_are_the_counts_of_the_assignments(data):
+def test_kept_counts_are_the_counts_of_the_labels(data):
     rows, categories, size = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 4)), data.draw(st.integers(1, 12))
-    cell = st.integers(-1, rows * categories - 1)
-    kept = KeptCounts(data.draw(st.lists(cell, min_size=size, max_size=size)), rows, categories)
+    row = st.integers(0, rows - 1)
+    codes = data.draw(st.lists(st.integers(0, categories - 1), min_size=size, max_size=size))
+    kept = Kept(codes, rows, categories, data.draw(st.lists(row, min_size=size, max_size=size)))
     for _ in range(3):
         chosen = data.draw(st.lists(st.integers(0, size - 1), unique=True))
-        kept.update(np.array(chosen, int), np.array([data.draw(cell) for _ in chosen], int))
-    assigned = kept.cells[kept.cells >= 0]
-    expected = np.bincount(assigned, minlength=rows * categories).reshape(rows, categories)
+        kept.relabel(np.array(chosen, int), np.array([data.draw(row) for _ in chosen], int))
+    low = data.draw(st.integers(0, size))
+    old = kept.labels[low:].copy()
+    kept.labels[low:] = [data.draw(row) for _ in old]  # as a kernel would
+    kept.moved(low, old)
+    expected = np.zeros((rows, categories))
+    np.add.at(expected, (kept.labels, np.array(codes)), 1)
     assert np.array_equal(kept.counts.values, expected)
+    assert np.array_equal(kept.totals, expected.sum(axis=1))
     assert kept.counts.exact
 
 
 def test_stale_counts_are_unbiased_for_the_renewed_counts():
     # If every observation were renewed, the counts would be those of ``fresh``: the estimate knows it on average.
     rng = np.random.default_rng(0)
-    old, fresh = rng.integers(0, 4, 200), rng.integers(0, 4, 200)
+    old, fresh, codes = rng.integers(0, 4, 200), rng.integers(0, 4, 200), np.zeros(200, int)
     found = []
     for _ in range(400):
-        stale = StaleCounts(old, 1, 4)
+        stale = Stale(codes, 4, 1, old)
         chosen = rng.choice(200, 100, replace=False)
-        found.append(stale.estimate(chosen, fresh[chosen]).values[0])
+        found.append(stale.estimate(chosen, fresh[chosen]).values[:, 0])
         assert stale.clipped == 0
     error = np.std(found, axis=0) / np.sqrt(len(found))
     assert np.all(np.abs(np.mean(found, axis=0) - np.bincount(fresh)) < 4.5 * error)
     # Nothing changes: no noise at all.
-    assert np.array_equal(StaleCounts(old, 1, 4).estimate([3, 4], old[[3, 4]]).values[0], np.bincount(old))
+    assert np.array_equal(Stale(codes, 4, 1, old).estimate([3, 4], old[[3, 4]]).values[:, 0], np.bincount(old))
 
 
 def test_stale_counts_never_fall_below_zero_and_say_so():
-    stale = StaleCounts([0, 0, 1, 1], 1, 2)
+    stale = Stale([0, 0, 0, 0], 2, 1, [0, 0, 1, 1])
     estimate = stale.estimate([0], [1])
-    assert np.array_equal(estimate.values, [[0.0, 6.0]])
+    assert np.array_equal(estimate.values[:, 0], [0.0, 6.0])
     assert stale.clipped == 1
 
 
@@ -73,7 +82,7 @@ def exact_cluster_sizes():
 @pytest.mark.parametrize("sampler", [SCIR(0.7), Exact()], ids=["SCIR", "Exact"])
 def test_minibatch_gibbs_with_kept_assignments_is_exact(sampler):
     rng = np.random.default_rng(1)
-    kept, weights = KeptCounts(X.copy(), rows=2, categories=3), Weights(PRIOR, rows=2, categories=3, seed=1)
+    kept, weights = Kept(X, 2, 3, np.zeros_like(X)), Weights(PRIOR, rows=2, categories=3, seed=1)
     steps = 15_000
     uniforms, minibatches = rng.random((steps, 3)), rng.permuted(np.tile(np.arange(len(X)), (steps, 1)), axis=1)[:, :3]
     path = np.empty(steps, int)
@@ -82,8 +91,8 @@ def test_minibatch_gibbs_with_kept_assignments_is_exact(sampler):
         chosen = minibatches[t]  # half of the observations, the others wait
         omega = weights.proportions()[:, X[chosen]]
         rows = (uniforms[t] * omega.sum(axis=0) > omega[0]).astype(int)
-        kept.update(chosen, rows * 3 + X[chosen])
-        path[t] = np.sum(kept.cells < 3)
+        kept.relabel(chosen, rows)
+        path[t] = np.sum(kept.labels == 0)
     batches = np.array([np.bincount(part, minlength=len(X) + 1) / len(part) for part in np.split(path, 30)])
     error = batches.std(axis=0, ddof=1) / np.sqrt(len(batches))
     assert np.all(np.abs(batches.mean(axis=0) - exact_cluster_sizes()) < 4.5 * error + 1e-3)
@@ -92,11 +101,13 @@ def test_minibatch_gibbs_with_kept_assignments_is_exact(sampler):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: KeptCounts([0, 9], 2, 3), "cells must lie between -1 and rows"),
-        (lambda: KeptCounts([0.5], 2, 3), "vector of whole numbers"),
-        (lambda: KeptCounts([0, 1], 2, 3).update([2], [0]), "observations must lie between 0 and 1"),
-        (lambda: KeptCounts([0, 1], 2, 3).update([1], [0, 1]), "one entry for each observation"),
-        (lambda: StaleCounts([0, 1], 2, 3).estimate([], []), "empty minibatch"),
+        (lambda: Kept([0, 9], 2, 3), "codes must lie between 0 and 2"),
+        (lambda: Kept([0.5], 2, 3), "vector of whole numbers"),
+        (lambda: Kept([0, 1], 2, 3, [0, 2]), "labels must lie between 0 and 1"),
+        (lambda: Kept([0, 1], 2, 3, [0]), "one entry for each code"),
+        (lambda: Kept([0, 1], 2, 3, [0, 0]).relabel([2], [0]), "observations must lie between 0 and 1"),
+        (lambda: Kept([0, 1], 2, 3, [0, 0]).relabel([1], [0, 1]), "one entry for each observation"),
+        (lambda: Stale([0, 1], 2, 3, [0, 0]).estimate([], []), "empty minibatch"),
         (lambda: Counts([[1.0, -1.0]]), "counts must be finite and at least 0"),
         (lambda: Counts([[1.0, np.nan]]), "counts must be finite"),
         (lambda: Counts([1.0, 2.0]), "shape"),
@@ -135,23 +146,34 @@ def test_running_counts_fade(dtype):
         running.add(columns, estimate, rate)
         np.testing.assert_allclose(running.read(), expected, rtol=1e-4, atol=1e-6)
         np.testing.assert_allclose(running.totals, expected.sum(axis=0), rtol=1e-4)
-    again = RunningCounts.unpack({name: array.copy() for name, array in running.pack().items()})
+    again = RunningCounts.over({name: array.copy() for name, array in running.pack().items()})
     np.testing.assert_array_equal(again.read(columns), running.read(columns))
     np.testing.assert_array_equal(again.totals, running.totals)
+
+
+class Given(LocalStep):
+    """Minibatches that are their counts."""
+
+    def __init__(self, weights):
+        self.weights = weights
+
+    def count(self, batch, at=None, *, survey=False):
+        return None, batch.data
 
 
 def test_a_centre_from_minibatches_already_seen():
     # It comes from those before, never from the one at hand, which would bias the chain.
     rng = np.random.default_rng(2)
     weights, sampler = Weights(0.5, categories=3, seed=1), SCIRCV(0.1, recentre_every=4, centre_from="seen")
-    average = None
+    local, memory, average = Given(weights), {}, None
     for step in range(13):
         counts = rng.poisson([600, 300, 100]).astype(float)
-        sampler.step(weights, Counts(counts[None], fraction=0.1))
+        estimate = Centred(sampler).counts(local, Minibatch(counts[:, None], 1.0, 0.1), memory)
+        sampler.step(weights, estimate)
         average = counts if average is None else average
         if step % 4 == 0:
             centre = 0.5 + average
-        np.testing.assert_allclose(weights.centre[:, 0], centre)
+        np.testing.assert_allclose(estimate.centre.parameter[:, 0], centre)
         average = 0.75 * average + 0.25 * counts
     with pytest.raises(ValueError, match="needs recentre_every"):
         SCIRCV(0.1, centre_from="seen")

@@ -46,10 +46,10 @@ def test_a_normal_prior():
     expected = chances @ share, np.sqrt(chances @ share**2 - (chances @ share) ** 2)
     weights = Weights(1.0, categories=2, seed=3)
     natural = Natural(sc.SGLD(0.02), normal_prior=(mean, sd))
-    natural.start(weights)
+    state = natural.start(weights)
     found = []
     for _ in range(20_000):
-        natural.step(weights, Counts(counts[None]))
+        natural.step(weights, Counts(counts[None]), state)
         found.append(weights.theta[0, 0] / weights.theta.sum())
     assert np.mean(found[200:]) == pytest.approx(expected[0], abs=0.015)
     assert np.std(found[200:]) == pytest.approx(expected[1], rel=0.08)
@@ -58,11 +58,11 @@ def test_a_normal_prior():
 def test_momenta_are_renewed_where_they_should():
     weights = Weights(1.0, categories=3, seed=1)
     natural = Natural(sc.SGHMC(1e-6, inner_steps=4, resample_momentum=True))
-    natural.start(weights)
+    state = natural.start(weights)
     momenta = []
     for _ in range(8):
-        natural.step(weights, Counts(np.ones((1, 3))))
-        momenta.append(weights.inner[2].copy())
+        natural.step(weights, Counts(np.ones((1, 3))), state)
+        momenta.append(state["inner2"].copy())
     turned = [not np.allclose(a, b, atol=1e-2) for a, b in itertools.pairwise(momenta)]
     assert turned == [False, False, False, True, False, False, False]
 
@@ -85,8 +85,8 @@ def test_wrong_input(make, words):
 def test_a_step_too_large_is_noticed():
     weights = Weights(1.0, categories=3, seed=1)
     natural = Natural(sc.SGLD(50.0))
-    natural.start(weights)
+    state = natural.start(weights)
     for _ in range(5):
-        natural.step(weights, Counts([[1e5, 10.0, 0.0]]))
+        natural.step(weights, Counts([[1e5, 10.0, 0.0]]), state)
     with pytest.raises(FloatingPointError, match="no longer finite"):
         weights.proportions()

@@ -10,7 +10,7 @@ from scirocco.batches import Strata
 from scirocco.batches.base import batch_rows
 from scirocco.bias.report import BiasReport, moment_rhat, worst_rhat
 from scirocco.counts.engine import DirichletEngine
-from scirocco.counts.observations import Observations
+from scirocco.counts.minibatches import Minibatches
 from scirocco.run.moments import Moments
 from scirocco.simplex import SCIR, SCIRCV
 from scirocco.simplex.base import step_size_at
@@ -22,7 +22,7 @@ LAWS = 200  # components whose law is computed exactly; the others are interpola
 
 def dirichlet_report(engine: DirichletEngine, moments: Moments) -> BiasReport | None:
     """How far the sampled sds are from the posterior's, by the law of the sampler."""
-    sampler, observed, prior = engine.sampler, engine.observations, engine.prior
+    sampler, observed, prior = engine.sampler, engine.codes.minibatches, engine.prior
     if not isinstance(sampler, SCIR | SCIRCV) or isinstance(observed.way, Strata):
         return None
     if moments.count < 2 or observed.fraction == 1:
@@ -32,7 +32,7 @@ def dirichlet_report(engine: DirichletEngine, moments: Moments) -> BiasReport | 
     steps = np.linspace(min(engine.recording.burn_in, last), last, 50).astype(int)
     sizes = np.array([step_size_at(sampler.step_size, int(step)) for step in steps])
     h = float(sizes[-1])
-    count = observed.typical()[0]
+    count = engine.codes.typical()
     parameter, share = prior + count, count / size
     omega = parameter / parameter.sum()
     # Noise of plain components, as far as it sums to zero, leaves the total alone; that of control variates is
@@ -40,11 +40,12 @@ def dirichlet_report(engine: DirichletEngine, moments: Moments) -> BiasReport | 
     plain = np.ones(share.size, bool)
     noise = float(np.mean(np.tanh(sizes / 2))) * size**2 / n
     noise *= 1.0 if observed.way == "with_replacement" else (size - n) / max(1, size - 1)
-    centre = engine.weights.centre
+    centre = engine.estimator.centre(engine.memory)
     extra = noise * share * (1 - share)
     if isinstance(sampler, SCIRCV) and centre is not None:
-        plain = centre[:, 0] <= 1
-        extra = np.where(plain, extra, _controlled_extra(observed, prior, sampler, count, centre[:, 0], h))
+        known = centre.parameter[:, 0]
+        plain = known <= 1
+        extra = np.where(plain, extra, _controlled_extra(observed, prior, sampler, count, known, h))
     among = share[plain].sum()
     total = extra[~plain].sum() + noise * among * (1 - among)
     with_total = np.where(plain, noise * share * (1 - among), extra)
@@ -58,7 +59,7 @@ def dirichlet_report(engine: DirichletEngine, moments: Moments) -> BiasReport | 
 
 
 def _controlled_extra(
-    observed: Observations, prior: np.ndarray, sampler: SCIRCV, count: np.ndarray, centre: np.ndarray, h: float
+    observed: Minibatches, prior: np.ndarray, sampler: SCIRCV, count: np.ndarray, centre: np.ndarray, h: float
 ) -> np.ndarray:
     """Squared error beyond the posterior variance with a control variate: its law, and that of its centre.
 

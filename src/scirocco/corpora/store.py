@@ -117,10 +117,18 @@ class Corpus:
             bad = next((c for c in chunks if not _readable(array, int(c.name))), folder)
             raise ValueError(f"{self.path} is damaged: {bad} cannot be read, {error}; {REMEDY}") from error
 
+    @property
+    def _borders(self) -> np.ndarray:
+        return np.linspace(0, self.size, self.blocks + 1).astype(int)
+
+    @property
+    def block_sizes(self) -> np.ndarray:
+        """Documents of each block: equal, or nearly."""
+        return np.diff(self._borders)
+
     def block(self, number: int) -> Documents:
         """Block ``number``, from 0."""
-        borders = np.linspace(0, self.size, self.blocks + 1).astype(int)  # blocks of equal size, or nearly
-        return self.read(int(borders[number]), int(borders[number + 1]))
+        return self.read(*map(int, self._borders[number : number + 2]))
 
     def __iter__(self) -> Iterator[Documents]:
         """All blocks in order."""

@@ -12,17 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from scirocco.core.checks import positive_array
 from scirocco.core.clock import Clock
+from scirocco.core.interrupt import poll
 from scirocco.core.seeds import Purpose
-from scirocco.counts.observations import Observations
+from scirocco.counts.codes import Codes
+from scirocco.counts.estimators.base import CountEstimator
+from scirocco.counts.minibatches import Minibatches
 from scirocco.run.checkpoint import part
 from scirocco.run.engine import Chunk, Report, SteppedEngine
 from scirocco.run.moments import Moments
 from scirocco.run.recording import Recording
 from scirocco.run.store import Variable
-from scirocco.simplex import SCIRCV, SimplexSampler, Weights
-from scirocco.simplex.base import step_size_at
+from scirocco.simplex import SimplexSampler, Weights
+from scirocco.simplex.base import State, step_size_at
 
 DRAW_BYTES = 16 * 2**20  # of draws that a chunk may hold before it hands them over
 START_BATCH = 1000  # observations that the starting points are made from
@@ -32,14 +34,18 @@ class DirichletEngine(SteppedEngine):
     """Chain number ``chain`` of a simplex sampler on some observations."""
 
     def __init__(
-        self, observations: Observations, sampler: SimplexSampler, prior: np.ndarray, *, chain: int, seed: int,
-        recording: Recording, collect: Callable[[np.ndarray], Any] | bool | None, threads: int | None,
-        num_samples: int, initial: np.ndarray | None = None,
+        self, minibatches: Minibatches, sampler: SimplexSampler, estimator: CountEstimator, prior: np.ndarray, *,
+        lazy: bool, chain: int, seed: int, recording: Recording,
+        collect: Callable[[np.ndarray], Any] | bool | None, threads: int | None, num_samples: int,
+        initial: np.ndarray | None = None,
         report: Callable[[DirichletEngine, Moments], Report | None] | None = None,
     ) -> None:  # fmt: skip
-        self.observations, self.sampler, self.prior = observations, sampler, prior
+        self.sampler, self.estimator, self.prior = sampler, estimator, prior
         self.chains, self.recording, self.collect = range(chain, chain + 1), recording, collect
         self.weights = Weights(prior, seed=seed, path=(Purpose.DIRICHLET_WEIGHTS, chain), threads=threads)
+        self.codes = Codes(minibatches, self.weights, lazy=lazy)
+        self.state: State = {}  # of the sampler
+        self.memory: State = {}  # of the estimator
         self.total, self.step, self.whole = recording.steps_for(num_samples), 0, True
         self._initial, self._report = initial, report
         self._good: Chunk | None = None
@@ -61,29 +67,18 @@ class DirichletEngine(SteppedEngine):
 
     def start(self) -> None:
         """Where the user says, or at a draw given a first, small part of the data."""
-        weights, chain = self.weights, self.chains.start
+        weights, minibatches = self.weights, self.codes.minibatches
         if self._initial is None:
-            seen = min(max(START_BATCH, self.observations.batch_size), self.observations.resident)
-            counts = self.observations.larger(chain, 0, seen)
+            seen = min(max(START_BATCH, minibatches.batch_size), minibatches.resident)
+            _, counts = self.codes.count(minibatches.larger(0, seen), survey=True)
             theta = np.zeros_like(weights.theta)
-            weights.transition(theta, weights.prior + counts.T, 0.0, 1.0)
+            weights.transition(theta, weights.prior + counts, 0.0, 1.0)
             weights.replace(theta)
         else:
             weights.replace(self._initial[:, None])
-        self.sampler.start(weights)
-        if isinstance(self.sampler, SCIRCV) and self.sampler.recentre_every is None:
-            self.sampler.recentre(weights, self._known_counts(), self.observations.fraction)
-
-    def _known_counts(self) -> np.ndarray:
-        given = self.sampler.centre  # type: ignore[attr-defined]
-        if given is None:
-            return self.observations.total()
-        centre = positive_array("centre", given)
-        if centre.shape != self.prior.shape:
-            raise ValueError(f"centre must have one entry for each of {self.prior.size} categories; got {centre.shape}")
-        if np.any(centre < self.prior):
-            raise ValueError("centre must not lie below the prior: it is the prior plus the counts of all data")
-        return (centre - self.prior)[None]
+        self.state = self.sampler.start(weights)
+        for _ in self.estimator.survey(self.codes, self.memory):
+            poll()
 
     # Advancing.
 
@@ -97,11 +92,13 @@ class DirichletEngine(SteppedEngine):
         until = int(min(until, self.total))
         while self.step < until and made < self.capacity and finite:
             self.whole = False
-            self._move()
+            batch = self.codes.minibatches.at(self.step)
+            counts = self.estimator.counts(self.codes, batch, self.memory)
+            self.sampler.step(self.weights, counts, self.state)
             self.step, self.whole = self.step + 1, True
             finite = bool(np.isfinite(self.weights.totals.sum()))
             if finite and self.recording.is_draw(self.step):
-                omega = self.sampler.recorded(self.weights)
+                omega = self.sampler.recorded(self.weights, self.estimator.centre(self.memory))
                 reference = omega if not made else reference
                 first += omega - reference
                 second += np.square(omega - reference)
@@ -116,13 +113,6 @@ class DirichletEngine(SteppedEngine):
         self._good = None if finite else chunk
         return chunk
 
-    def _move(self) -> None:
-        sampler, chain = self.sampler, self.chains.start
-        if isinstance(sampler, SCIRCV) and sampler.centre_due(self.step):
-            counts = self.observations.larger(chain, self.step, sampler.centre_batch)
-            sampler.recentre(self.weights, counts, self.observations.fraction)
-        sampler.step(self.weights, self.observations.counts(chain, self.step))
-
     def locate(self) -> tuple[Chunk, str]:
         """The draws before the step that failed, and what happened then."""
         assert self._good is not None
@@ -136,12 +126,14 @@ class DirichletEngine(SteppedEngine):
 
     def pack(self) -> dict[str, np.ndarray]:
         """The arrays of the chain."""
-        packed = {f"weights/{name}": array for name, array in self.weights.pack().items()}
+        parts = {"weights": self.weights.pack(), "sampler": self.state, "estimator": self.memory}
+        packed = {f"{kind}/{name}": array for kind, arrays in parts.items() for name, array in arrays.items()}
         return packed | {"step": np.array(self.step), "prior": self.prior}
 
     def unpack(self, arrays: dict[str, np.ndarray]) -> None:
         """The inverse of ``pack``."""
         self.weights.unpack(part(arrays, "weights"))
+        self.state, self.memory = dict(part(arrays, "sampler")), dict(part(arrays, "estimator"))
         self.step = int(arrays["step"])
 
     def report(self, moments: Moments, probed: dict[str, np.ndarray], probes: int) -> Report | None:

@@ -80,11 +80,12 @@ class GradientEngine(SteppedEngine):
     def __init__(
         self, kernel: Kernel, initial: Params | Callable[[Key], Params], *, chains: int | range, recording: Recording,
         collect: Callable[[Params], Any] | bool | None = None, gradients: bool = False, num_samples: int | None = None,
+        shapes_only: bool = False,
         report: Callable[[GradientEngine, Moments, dict[str, np.ndarray]], Report | None] | None = None,
     ) -> None:  # fmt: skip
         self.kernel, self.recording, self._report = kernel, recording, report
         self.chains = range(chains) if isinstance(chains, int) else chains
-        self.initial = initial
+        self.initial, self._shapes_only = initial, shapes_only  # of a run that goes on, whose values are kept elsewhere
         self.total = np.inf if num_samples is None else recording.steps_for(num_samples)
         self._words = {
             purpose: np.stack([key_words(kernel.seed, purpose, chain) for chain in self.chains])
@@ -106,7 +107,7 @@ class GradientEngine(SteppedEngine):
         """What is stored of a draw."""
         if not hasattr(self, "_variables"):
             kernel = self.kernel
-            position, held = kernel.check(self.example)
+            position, held = kernel.check(self.example, values=not self._shapes_only)
 
             def draw(key: Key, data: Data) -> dict[str, Array]:
                 estimator = kernel.estimator.blank(kernel.target, position, held)

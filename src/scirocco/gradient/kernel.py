@@ -87,10 +87,10 @@ class Kernel:
         other._bind()
         return other
 
-    def check(self, initial: Params) -> tuple[Params, Params]:
+    def check(self, initial: Params, *, values: bool = True) -> tuple[Params, Params]:
         """What the chain moves and what the blocks hold of the parameters, after a look at whether all parts fit."""
         position, held = split(jax.tree.map(jnp.asarray, initial), self.blocks)
-        self.target.check(position, held)
+        self.target.check(position, held, values=values)
         self.sampler.check(position)
         self._try_a_step(position, held)
         return position, held

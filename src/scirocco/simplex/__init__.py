@@ -1,7 +1,6 @@
 """Samplers on the probability simplex: they advance unnormalised weights from estimated counts."""
 
-from scirocco.simplex.base import Counts, SimplexSampler
-from scirocco.simplex.counts import KeptCounts, RunningCounts, StaleCounts
+from scirocco.simplex.base import Centre, Counts, SimplexSampler
 from scirocco.simplex.exact import Exact
 from scirocco.simplex.natural import Natural
 from scirocco.simplex.scir import SCIR
@@ -13,12 +12,10 @@ __all__ = [
     "SCIR",
     "SCIRCV",
     "SGRLD",
+    "Centre",
     "Counts",
     "Exact",
-    "KeptCounts",
     "Natural",
-    "RunningCounts",
     "SimplexSampler",
-    "StaleCounts",
     "Weights",
 ]

@@ -1,14 +1,16 @@
 """What every simplex sampler shares: the words of its signature and how its settings are read.
 
-A sampler is a frozen dataclass with ``step(weights, counts)``. It advances ``Weights`` in place,
+A sampler is a frozen dataclass with ``step(weights, counts, state)``. It advances ``Weights`` in place,
 given ``Counts``, an unbiased estimate of how often each category occurs in the whole data set; prior + counts is then
-an unbiased estimate of the Dirichlet parameter. Any model of counts can take any sampler.
+an unbiased estimate of the Dirichlet parameter. What else it keeps from step to step, such as momenta, stands in
+``state``, named arrays that it changes in place. Any model of counts can take any sampler.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +21,24 @@ from scirocco.core.parts import part
 if TYPE_CHECKING:
     from scirocco.simplex.weights import Weights
 
+State = dict[str, np.ndarray]  # what is kept beside the weights, by name, changed in place
+
+
+@dataclass(frozen=True, eq=False)
+class Centre:
+    """Where the control variates of ``SCIRCV`` are exact: a Dirichlet parameter, categories x rows.
+
+    Components without a control variate have 0. ``shift`` are factors that take known biases off what is recorded.
+    """
+
+    parameter: np.ndarray
+    shift: np.ndarray | None = None
+
+    @cached_property
+    def controlled(self) -> np.ndarray:
+        """The categories with a control variate in some row."""
+        return np.flatnonzero(np.any(self.parameter, axis=1))
+
 
 @dataclass(frozen=True)
 class Counts:
@@ -27,7 +47,8 @@ class Counts:
     ``values`` has a column for every category, or only for those in ``columns`` (distinct); the others were not seen
     in the minibatch and count 0. ``fraction`` is the share n/N of the data in the minibatch. ``exact`` says that the
     values are no estimate but the counts themselves, as with kept assignments. ``signed`` allows for values below 0,
-    which estimates with control variates can have; samplers on natural parameters take them.
+    which estimates with control variates can have; samplers on natural parameters take them. ``centre`` is that of
+    ``SCIRCV``.
     """
 
     values: np.ndarray
@@ -35,6 +56,7 @@ class Counts:
     fraction: float = 1.0
     exact: bool = False
     signed: bool = False
+    centre: Centre | None = None
 
     def __post_init__(self) -> None:
         values = real_array("counts", self.values, least=-np.inf if self.signed else 0.0)
@@ -79,16 +101,18 @@ class SimplexSampler(ABC):
         super().__init_subclass__(**options)
         part(cls)
 
-    def start(self, weights: Weights) -> None:
-        """Make new weights fit for this sampler; most take any."""
+    def start(self, weights: Weights) -> State:
+        """Make new weights fit for this sampler; most take any. What it keeps beside them; most keep nothing."""
         weights.catch_up()
+        return {}
 
     @abstractmethod
-    def step(self, weights: Weights, counts: Counts) -> None:
-        """One step, in place."""
+    def step(self, weights: Weights, counts: Counts, state: State | None = None) -> None:
+        """One step, in place; ``state`` is what ``start`` gave."""
 
-    def recorded(self, weights: Weights) -> np.ndarray:
+    def recorded(self, weights: Weights, centre: Centre | None = None) -> np.ndarray:
         """The points of the simplex, rows x categories, that a draw records."""
+        del centre
         return weights.proportions()
 
 

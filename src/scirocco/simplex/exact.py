@@ -17,7 +17,7 @@ import numpy as np
 from scirocco.core.compiled import BLOCK, jit, over_blocks
 from scirocco.core.random import open_stream
 from scirocco.core.random.bulk import gammas, workspace
-from scirocco.simplex.base import Counts, SimplexSampler
+from scirocco.simplex.base import Counts, SimplexSampler, State
 from scirocco.simplex.weights import Weights
 
 
@@ -47,8 +47,9 @@ class Exact(SimplexSampler):
     True
     """
 
-    def step(self, weights: Weights, counts: Counts) -> None:
+    def step(self, weights: Weights, counts: Counts, state: State | None = None) -> None:
         """A fresh draw."""
+        del state
         counts.require_fit(weights)
         if not counts.exact and counts.fraction < 1:
             raise ValueError("Exact needs exact counts, batch_size=1.0 for all data; got those of a minibatch")

@@ -24,7 +24,7 @@ import numpy as np
 
 from scirocco.core.program import program_part
 from scirocco.samplers.base import Sampler, has_law
-from scirocco.simplex.base import Counts, SimplexSampler
+from scirocco.simplex.base import Counts, SimplexSampler, State
 from scirocco.simplex.weights import Weights, normalised
 
 LEAST = 1e-30  # a proportion of 0 has no logarithm
@@ -40,8 +40,8 @@ class Natural(SimplexSampler):
     >>> from scirocco.samplers import SGLD
     >>> weights = Weights(prior=0.5, categories=4)
     >>> sampler = Natural(SGLD(step_size=0.01))
-    >>> sampler.start(weights)
-    >>> sampler.step(weights, Counts([[6.0, 3.0, 1.0, 0.0]]))
+    >>> state = sampler.start(weights)
+    >>> sampler.step(weights, Counts([[6.0, 3.0, 1.0, 0.0]]), state)
     >>> weights.proportions().shape
     (1, 4)
     """
@@ -73,7 +73,7 @@ class Natural(SimplexSampler):
         """Whether minibatches must be independent of each other."""
         return self.sampler.independent_draws
 
-    def start(self, weights: Weights) -> None:
+    def start(self, weights: Weights) -> State:
         """The proportions stay; the totals, which the counts say nothing about, become those of the prior."""
         theta = np.log(np.maximum(normalised(weights.catch_up().T).T, LEAST))
         if self.normal_prior is None:
@@ -81,33 +81,39 @@ class Natural(SimplexSampler):
         else:
             theta += self.normal_prior[0] - theta.mean(axis=0)
         inner = _begin(self, weights.key[:1].view(np.uint32), _call(weights), theta.astype(np.float32))
-        self._keep(weights, inner, np.exp(theta))
+        weights.replace(np.exp(theta))
+        return _named(inner)
 
-    def step(self, weights: Weights, counts: Counts) -> None:
+    def step(self, weights: Weights, counts: Counts, state: State | None = None) -> None:
         """One step of all categories."""
         counts.require_fit(weights, signed=True)
-        if not weights.inner:
-            raise ValueError("natural parameters must be started first: call start(weights)")
+        if not state:
+            raise ValueError("natural parameters must be started first: give step what start(weights) returned")
         estimate, prior = (a.astype(np.float32) for a in (counts.dense(weights.categories).T, weights.prior))
         words = weights.key[:1].view(np.uint32)
-        inner, theta = _advance(self, words, _call(weights), weights.inner, estimate, prior)
-        self._keep(weights, inner, theta)
+        inner, theta = _advance(self, words, _call(weights), _leaves(state), estimate, prior)
+        state |= _named(inner)
+        weights.replace(np.asarray(theta, np.float64))
         weights.steps += 1
 
-    @staticmethod
-    def _keep(weights: Weights, inner: Any, theta: Any) -> None:
-        weights.inner = tuple(np.asarray(leaf) for leaf in inner)
-        weights.replace(np.asarray(theta, np.float64))
-
-    def sd_ratio(self, weights: Weights, parameter: np.ndarray, noise: np.ndarray) -> np.ndarray | None:
+    def sd_ratio(self, state: State, parameter: np.ndarray, noise: np.ndarray) -> np.ndarray | None:
         """The predicted sd of theta over that of the posterior, given its curvature and the variance of the counts."""
         if not has_law(self.sampler):
             return None
-        blank = jax.ShapeDtypeStruct(weights.theta.shape, jnp.float32)
+        blank = jax.ShapeDtypeStruct(parameter.shape, jnp.float32)
         outline = jax.eval_shape(self.sampler.init, jax.random.key(0), blank)
-        state = jax.tree.unflatten(jax.tree.structure(outline), [jnp.asarray(leaf) for leaf in weights.inner])
-        variance = np.asarray(self.sampler.stationary_variance(state, parameter, noise))
+        inner = jax.tree.unflatten(jax.tree.structure(outline), [jnp.asarray(leaf) for leaf in _leaves(state)])
+        variance = np.asarray(self.sampler.stationary_variance(inner, parameter, noise))
         return np.sqrt(variance * parameter)
+
+
+def _named(leaves: Any) -> State:
+    """The leaves of the gradient sampler's state, as arrays with names."""
+    return {f"inner{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
+
+
+def _leaves(state: State) -> list[np.ndarray]:
+    return [state[f"inner{i}"] for i in range(len(state))]
 
 
 def _call(weights: Weights) -> int:

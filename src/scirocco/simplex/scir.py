@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from scirocco.simplex.base import Counts, SimplexSampler, require_step_size, step_size_at
+from scirocco.simplex.base import Counts, SimplexSampler, State, require_step_size, step_size_at
 from scirocco.simplex.weights import Weights
 
 
@@ -42,8 +42,9 @@ class SCIR(SimplexSampler):
     def __post_init__(self) -> None:
         require_step_size(self.step_size)
 
-    def step(self, weights: Weights, counts: Counts) -> None:
+    def step(self, weights: Weights, counts: Counts, state: State | None = None) -> None:
         """One exact transition; categories that ``counts`` does not name wait."""
+        del state
         counts.require_fit(weights)
         h = step_size_at(self.step_size, weights.steps)
         columns = counts.columns

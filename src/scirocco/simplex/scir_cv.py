@@ -28,8 +28,7 @@ import numpy as np
 
 from scirocco.core.checks import positive_array, require_choice, require_count
 from scirocco.core.compiled import jit
-from scirocco.simplex.base import Counts, SimplexSampler, require_step_size, step_size_at
-from scirocco.simplex.counts import RunningCounts
+from scirocco.simplex.base import Centre, Counts, SimplexSampler, State, require_step_size, step_size_at
 from scirocco.simplex.weights import Weights, normalised
 from scirocco.theory import (
     EstimateLaw,
@@ -111,10 +110,10 @@ class SCIRCV(SimplexSampler):
 
     >>> weights = Weights(prior=0.1, categories=3)
     >>> sampler = SCIRCV(step_size=0.5)
-    >>> sampler.recentre(weights, [[600.0, 390.0, 10.0]], fraction=0.01)
-    >>> weights.centre.T                                        # the third is too rare for it
+    >>> centre = sampler.centre_at(weights, [[600.0, 390.0, 10.0]], fraction=0.01)
+    >>> centre.parameter.T                                      # the third is too rare for it
     array([[600.1, 390.1,   0. ]])
-    >>> sampler.step(weights, Counts([[700.0, 200.0, 100.0]], fraction=0.01))
+    >>> sampler.step(weights, Counts([[700.0, 200.0, 100.0]], fraction=0.01, centre=centre))
     """
 
     step_size: Any
@@ -146,30 +145,26 @@ class SCIRCV(SimplexSampler):
         ):
             raise ValueError(f"centre_batch must be a count or a fraction of the data; got {self.centre_batch!r}")
 
-    def centre_due(self, step: int) -> bool:
-        """Whether a larger batch must be counted for a new centre before this step."""
-        return self.centre_from == "batch" and self.recentre_every is not None and step % self.recentre_every == 0
+    def centre_at(self, weights: Weights, counts: Any, fraction: float) -> Centre:
+        """The centre prior + ``counts`` (rows x categories), for minibatches of this ``fraction`` of the data.
 
-    def recentre(self, weights: Weights, counts: Any, fraction: float) -> None:
-        """Take prior + ``counts`` (rows x categories) as the centre, for minibatches of this ``fraction`` of the data.
-
-        Where control variates do not pay the centre is stored as 0, which means a plain step.
+        Where control variates do not pay it is 0, which means a plain step.
         """
         given = Counts(counts, fraction=fraction)
         given.require_fit(weights)
-        weights.catch_up()
         expected = np.asarray(given.values.T)
         parameter = weights.prior + expected
         h = step_size_at(self.step_size, weights.steps)
         chosen = parameter > 1
         if self.choose == "rule":
             chosen &= self._pays(weights.prior, expected, h, fraction)
-        weights.set_centre(np.ascontiguousarray(np.where(chosen, parameter, 0.0)))
-        if self.remove_bias:
-            bias = self._bias(weights.prior, expected, chosen, h, fraction)
-            if not np.all(np.isfinite(bias)):
-                raise ValueError("remove_bias: a controlled component has no finite mean; take choose='rule'")
-            weights.shift = np.where(chosen, parameter / (parameter + bias), 1.0)
+        kept = np.ascontiguousarray(np.where(chosen, parameter, 0.0))
+        if not self.remove_bias:
+            return Centre(kept)
+        bias = self._bias(weights.prior, expected, chosen, h, fraction)
+        if not np.all(np.isfinite(bias)):
+            raise ValueError("remove_bias: a controlled component has no finite mean; take choose='rule'")
+        return Centre(kept, np.where(chosen, parameter / (parameter + bias), 1.0))
 
     def _bias(self, prior: np.ndarray, count: np.ndarray, chosen: np.ndarray, h: float, fraction: float) -> np.ndarray:
         """Of the stationary mean, by the exact law of each component, or to second order if they are many."""
@@ -210,22 +205,22 @@ class SCIRCV(SimplexSampler):
             return False
         return bool((mean - law.mean) ** 2 + abs(variance - law.mean) < np.tanh(h / 2) * law.variance)
 
-    def step(self, weights: Weights, counts: Counts) -> None:
+    def step(self, weights: Weights, counts: Counts, state: State | None = None) -> None:
         """One exact transition; components without a control variate that ``counts`` does not name wait."""
+        del state
         counts.require_fit(weights)
-        if self.centre_from == "seen":
-            self._follow(weights, counts)
-        if weights.centre is None:
-            raise ValueError("SCIRCV needs its centre first: call recentre(weights, counts, fraction)")
+        if counts.centre is None:
+            raise ValueError("SCIRCV needs counts with a centre: Counts(..., centre=sampler.centre_at(...))")
         h = step_size_at(self.step_size, weights.steps)
         columns, values = counts.columns, counts.values
         if columns is not None:
             # Those with a control variate move at a rate of their own and are never left behind.
-            due = np.union1d(columns, weights.controlled)
+            due = np.union1d(columns, counts.centre.controlled)
             full = np.zeros((values.shape[0], len(due)))
             full[:, np.searchsorted(due, columns)] = values
             columns, values = due, full
-        prior, centre = (a if columns is None else a[columns] for a in (weights.prior, weights.centre))
+        every = (weights.prior, counts.centre.parameter)
+        prior, centre = every if columns is None else (a[columns] for a in every)
         a_hat = np.ascontiguousarray(prior + values.T)
         pull, scale = np.empty_like(a_hat), np.empty_like(a_hat)
         valid = _transition_parameters(a_hat, centre, h, self.form == "alternative", pull, scale)
@@ -236,19 +231,8 @@ class SCIRCV(SimplexSampler):
             )
         weights.advance(columns, a_hat, pull, scale, h)
 
-    def _follow(self, weights: Weights, counts: Counts) -> None:
-        """Renew the centre when it is due, from the minibatches before this one; then count this one in."""
-        every = self.recentre_every
-        assert every is not None
-        if weights.running is None:
-            weights.running = RunningCounts(np.zeros_like(weights.theta))
-            weights.running.add(counts.columns, counts.values.T, 1.0)  # the first has none before it
-        if weights.steps % every == 0:
-            self.recentre(weights, weights.running.read().T, counts.fraction)
-        weights.running.add(counts.columns, counts.values.T, 1 / every)
-
-    def recorded(self, weights: Weights) -> np.ndarray:
+    def recorded(self, weights: Weights, centre: Centre | None = None) -> np.ndarray:
         """The points of the simplex, their known bias removed if that is wanted."""
-        if weights.shift is None:
+        if centre is None or centre.shift is None:
             return weights.proportions()
-        return normalised((weights.catch_up() * weights.shift).T)
+        return normalised((weights.catch_up() * centre.shift).T)

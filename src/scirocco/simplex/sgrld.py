@@ -27,7 +27,7 @@ import numpy as np
 from scirocco.core.checks import require_choice
 from scirocco.core.compiled import BLOCK, over_blocks
 from scirocco.diffusions.base import normal_kernel
-from scirocco.simplex.base import Counts, SimplexSampler, require_step_size, step_size_at
+from scirocco.simplex.base import Counts, SimplexSampler, State, require_step_size, step_size_at
 from scirocco.simplex.weights import Weights
 
 LARGEST_LOG = 700.0
@@ -40,7 +40,7 @@ class SGRLD(SimplexSampler):
 
     >>> weights = Weights(prior=0.1, categories=4)
     >>> sampler = SGRLD(step_size=0.01)
-    >>> sampler.start(weights)
+    >>> state = sampler.start(weights)
     >>> sampler.step(weights, Counts([[6.0, 3.0, 1.0, 0.0]]))
     >>> weights.proportions().shape
     (1, 4)
@@ -53,7 +53,7 @@ class SGRLD(SimplexSampler):
         require_step_size(self.step_size)
         require_choice("parametrization", self.parametrization, tuple(_STEPS))
 
-    def start(self, weights: Weights) -> None:
+    def start(self, weights: Weights) -> State:
         """Reduced forms live on the simplex itself, expanded ones have a total of their own; natural ones no zeros."""
         theta = weights.proportions().T
         if self.parametrization.endswith("natural"):
@@ -61,9 +61,11 @@ class SGRLD(SimplexSampler):
         weights.replace(theta)
         if self.parametrization.startswith("expanded"):
             weights.redraw_totals(np.broadcast_to(weights.prior, theta.shape))
+        return {}
 
-    def step(self, weights: Weights, counts: Counts) -> None:
+    def step(self, weights: Weights, counts: Counts, state: State | None = None) -> None:
         """One Euler step of all categories: they share the total, so none can wait."""
+        del state
         counts.require_fit(weights)
         h = step_size_at(self.step_size, weights.steps)
         noise = _normals(weights)

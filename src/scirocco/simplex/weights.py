@@ -24,7 +24,6 @@ from scirocco.core.checks import positive_array, real_array, require_count, requ
 from scirocco.core.compiled import BLOCK, over_blocks
 from scirocco.core.random import make_key
 from scirocco.diffusions.cir import transition_kernel
-from scirocco.simplex.counts import RunningCounts
 
 
 class Weights:
@@ -61,10 +60,6 @@ class Weights:
         self.prior = np.ascontiguousarray(np.broadcast_to(alpha, shape).T)
         self.key, self.calls, self.steps = make_key(require_seed(seed), *path), 0, 0
         self.clock, self.time, self.behind = np.zeros(categories), 0.0, False  # the clock counts while some are behind
-        self.set_centre(None)
-        self.shift: np.ndarray | None = None  # factors that take known biases off what is recorded
-        self.running: RunningCounts | None = None  # the average of the estimates seen, where a sampler wants it
-        self.inner: tuple[np.ndarray, ...] = ()  # what else a sampler needs: natural parameters, momenta
         if initial is None:
             self.theta = np.zeros((categories, rows))
             self.transition(self.theta, self.prior, 0.0, 1.0)
@@ -145,11 +140,6 @@ class Weights:
         self.transition(total, parameter.sum(axis=0, keepdims=True), 0.0, 1.0)
         self.theta *= total / self.theta.sum(axis=0)
 
-    def set_centre(self, centre: np.ndarray | None) -> None:
-        """The centre of control variates, categories x rows, 0 for components without; None for none at all."""
-        self.centre = centre
-        self.controlled = np.flatnonzero(np.any(centre, axis=1)) if centre is not None else np.empty(0, np.int64)
-
     # Reading.
 
     @property
@@ -175,13 +165,10 @@ class Weights:
 
     def pack(self) -> dict[str, np.ndarray]:
         """Everything that changes, as arrays."""
-        arrays = {
+        return {
             "theta": self.theta, "clock": self.clock, "deviation": self._deviation,
             "counters": np.array([self.calls, self.steps, self.behind]), "time": np.array(self.time),
         }  # fmt: skip
-        arrays |= {f"inner{i}": array for i, array in enumerate(self.inner)}
-        arrays |= self.running.pack() if self.running is not None else {}
-        return arrays | {n: a for n, a in (("centre", self.centre), ("shift", self.shift)) if a is not None}
 
     def unpack(self, arrays: dict[str, np.ndarray]) -> None:
         """The inverse of ``pack``."""
@@ -190,10 +177,7 @@ class Weights:
         self.theta, self.clock, self._deviation = (arrays[n].copy() for n in ("theta", "clock", "deviation"))
         self.calls, self.steps = (int(n) for n in arrays["counters"][:2])
         self.behind = bool(arrays["counters"][2])
-        self.time, self.shift = float(arrays["time"]), arrays.get("shift")
-        self.set_centre(arrays.get("centre"))
-        self.running = RunningCounts.unpack(arrays) if "running" in arrays else None
-        self.inner = tuple(arrays[f"inner{i}"].copy() for i in range(sum(name.startswith("inner") for name in arrays)))
+        self.time = float(arrays["time"])
 
     @staticmethod
     def _taken(array: np.ndarray, columns: np.ndarray | None) -> np.ndarray:

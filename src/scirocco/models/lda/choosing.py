@@ -21,11 +21,6 @@ SAMPLERS = ("auto", *IN_MEMORY, "scir", "scir_cv", "sgrld", *NATURAL)
 MEMORY_SHARE = 0.5  # of the free memory that "auto" lets kept assignments take
 
 
-def on_simplex(sampler: Any) -> bool:
-    """Whether a sampler moves the weights themselves, which must not be negative."""
-    return isinstance(sampler, SimplexSampler) and not isinstance(sampler, Natural)
-
-
 def stream_sampler(sampler: Any, *, warm: bool) -> SimplexSampler:
     """The sampler that the user gave or named. From good topics steps need only keep them; else they must find them."""
     if isinstance(sampler, SimplexSampler):

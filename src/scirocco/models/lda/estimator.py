@@ -20,17 +20,18 @@ from scirocco.core.checks import positive_array, real_array, require_choice, req
 from scirocco.core.compiled import available_threads
 from scirocco.corpora.documents import Documents
 from scirocco.corpora.store import Corpus
+from scirocco.counts.estimators import chosen_estimator
+from scirocco.counts.minibatches import Minibatch
 from scirocco.models.home import Home
 from scirocco.models.lda import evaluation, storage
-from scirocco.models.lda.choosing import IN_MEMORY, NATURAL, SAMPLERS, fits_in_memory, on_simplex, stream_sampler
+from scirocco.models.lda.choosing import IN_MEMORY, NATURAL, SAMPLERS, fits_in_memory, stream_sampler
 from scirocco.models.lda.engine import TOPICS
-from scirocco.models.lda.estimates import ESTIMATES
 from scirocco.models.lda.fitting import fit_topics, named_topics
 from scirocco.models.lda.stream import StreamChain
 from scirocco.run.second_half import SecondHalf
 from scirocco.run.trace import Summary, table_of
 from scirocco.samplers.base import Sampler
-from scirocco.simplex import SCIRCV, Exact, SimplexSampler
+from scirocco.simplex import SCIR, SCIRCV, Exact, SimplexSampler
 
 TRANSFORM_DRAWS = 5  # draws of the topics that document weights are averaged over
 RECORD_STEPS = 10  # calls of partial_fit from record to record
@@ -58,7 +59,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     max_seconds : time budget of ``fit``, which then stops with what it has; None for none.
     n_chains : independent chains, aligned to each other.
     n_draws : draws of the topics to keep from each chain.
-    sweeps, burn_in : Gibbs sweeps on each document of a stream, and how many of them are not counted.
+    sweeps, skip_sweeps : Gibbs sweeps on each document of a stream, and how many of the first are not counted.
     warm_passes : passes of the search for good topics that ``fit`` starts with; None lets the size decide.
     learn_alpha, learn_beta : learn the priors too, alpha for each topic by itself (samplers in memory only).
     total_documents : documents that the whole stream has, for ``partial_fit``; those seen so far if None.
@@ -87,7 +88,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     def __init__(
         self, n_topics: int = 50, *, alpha: Any = 0.1, beta: Any = 0.05, sampler: Any = "auto",
         estimator: str = "plain", batch_size: int | None = None, max_iter: int = 100,
-        max_seconds: float | None = None, n_chains: int = 1, n_draws: int = 20, sweeps: int = 10, burn_in: int = 3,
+        max_seconds: float | None = None, n_chains: int = 1, n_draws: int = 20, sweeps: int = 10, skip_sweeps: int = 3,
         warm_passes: float | None = None, learn_alpha: bool = False, learn_beta: bool = False,
         total_documents: int | None = None, n_jobs: int | None = None, random_state: Any = None, verbose: bool = False,
     ) -> None:  # fmt: skip
@@ -102,7 +103,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self.n_chains = n_chains
         self.n_draws = n_draws
         self.sweeps = sweeps
-        self.burn_in = burn_in
+        self.skip_sweeps = skip_sweeps
         self.warm_passes = warm_passes
         self.learn_alpha = learn_alpha
         self.learn_beta = learn_beta
@@ -168,8 +169,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self.documents_seen_ += documents.size
         self._words += documents.word_counts()
         total = self.total_documents or self.documents_seen_
-        renewed = isinstance(stream.sampler, SCIRCV) and stream.sampler.centre_due(stream.steps)
-        stream.step(documents, total, larger=documents if renewed else None)  # a stream has no more
+        stream.step(Minibatch.of(documents, total))
         if stream.steps == 1 or stream.steps % RECORD_STEPS == 0 or stream.weights.theta.size <= QUICK:
             half, topics = self._recorder, stream.draw()
             half.add({TOPICS: topics}, {TOPICS: topics} if half.due else None)
@@ -198,7 +198,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         known = hasattr(self, "components_")
         self._stream = StreamChain(
             stream_sampler(self.sampler, warm=known), words, alpha, beta, seed=Home().seed(self.random_state), chain=0,
-            sweeps=self.sweeps, burn_in=self.burn_in, threads=self._threads,
+            sweeps=self.sweeps, skip_sweeps=self.skip_sweeps, threads=self._threads,
         )  # fmt: skip
         self._recorder = SecondHalf(self.n_draws)
         if not known:
@@ -247,9 +247,9 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         """Check everything that ``__init__`` only stored; the priors as vectors."""
         for name in ("n_topics", "max_iter", "n_chains", "n_draws", "sweeps"):
             require_count(name, getattr(self, name))
-        require_count("burn_in", self.burn_in, least=0)
-        if self.burn_in >= self.sweeps:
-            raise ValueError(f"burn_in must be below sweeps, {self.sweeps}; got {self.burn_in}")
+        require_count("skip_sweeps", self.skip_sweeps, least=0)
+        if self.skip_sweeps >= self.sweeps:
+            raise ValueError(f"skip_sweeps must be below sweeps, {self.sweeps}; got {self.skip_sweeps}")
         for name in ("batch_size", "total_documents"):
             if getattr(self, name) is not None:
                 require_count(name, getattr(self, name))
@@ -276,13 +276,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
                 f"sampler must be one of {', '.join(SAMPLERS)}, a simplex sampler or a gradient sampler; got "
                 f"{self.sampler!r}"
             )
-        require_choice("estimator", self.estimator, ESTIMATES)
-        on_natural = self.sampler in NATURAL if isinstance(self.sampler, str) else not on_simplex(self.sampler)
-        if self.estimator != "plain" and not on_natural:
-            raise ValueError(
-                f"estimator={self.estimator!r} needs a sampler on natural parameters, such as 'sgld': its counts "
-                f"can be negative. Got sampler={self.sampler!r}"
-            )
+        in_memory = isinstance(self.sampler, str) and self.sampler in ("auto", *IN_MEMORY)
+        chosen_estimator(self.estimator, SCIR(0.1) if in_memory else stream_sampler(self.sampler, warm=True))
         if isinstance(self.sampler, str) and self.sampler == "sgld_cv" and self.estimator == "saga":
             raise ValueError("sampler='sgld_cv' has its own estimator: take sampler='sgld' with estimator='saga'")
 

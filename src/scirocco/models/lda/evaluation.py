@@ -25,12 +25,12 @@ from scirocco.corpora.documents import Documents
 from scirocco.models.lda.local import pick
 from scirocco.models.lda.stream import fresh_assignments
 
-SWEEPS, BURN_IN = 60, 20
+SWEEPS, SKIPPED = 60, 20
 
 
 def document_topics(
     draws: np.ndarray, alpha: np.ndarray, documents: Documents, *, seed: int, sweeps: int = SWEEPS,
-    burn_in: int = BURN_IN, threads: int | None = None,
+    skip_sweeps: int = SKIPPED, threads: int | None = None,
 ) -> np.ndarray:  # fmt: skip
     """Posterior mean topic weights, documents x topics, for each draw of the topics: (draw, document, topic).
 
@@ -43,10 +43,10 @@ def document_topics(
     for i, topics in enumerate(draws):
         phi = np.ascontiguousarray(topics.T, dtype=np.float32)
         _, counts = fresh_assignments(
-            stream_key(seed, Purpose.TRANSFORM_SWEEPS), i, documents, documents.words, phi, small, sweeps, burn_in,
+            stream_key(seed, Purpose.TRANSFORM_SWEEPS), i, documents, documents.words, phi, small, sweeps, skip_sweeps,
             seeds=seeds, counted=False, weighed=True, threads=threads,
         )  # fmt: skip
-        weights = counts / (sweeps - burn_in) + alpha
+        weights = counts / (sweeps - skip_sweeps) + alpha
         found[i] = weights / weights.sum(axis=1, keepdims=True)
     return found
 

@@ -10,12 +10,13 @@ import numpy as np
 
 from scirocco.corpora.documents import Documents
 from scirocco.corpora.store import Corpus
+from scirocco.counts.estimators import chosen_estimator
+from scirocco.counts.minibatches import FromDisk, InMemory, Minibatches
 from scirocco.models.home import Home
+from scirocco.models.lda.blocks import CorpusBlocks
 from scirocco.models.lda.choosing import IN_MEMORY, NATURAL, natural_sampler, stream_sampler
 from scirocco.models.lda.engine import TOPICS, TopicEngine, alignments
-from scirocco.models.lda.estimates import Controlled, Remembered
 from scirocco.models.lda.memory import CollapsedGibbs, KeptGibbs
-from scirocco.models.lda.minibatches import BlockMinibatches, Minibatches
 from scirocco.models.lda.stream import StreamChain, StreamFit
 from scirocco.models.lda.warm_up import WarmUp
 from scirocco.run.folder import RunFolder
@@ -78,21 +79,26 @@ def make_chain(
             threads=threads, learn=("alpha",) * bool(model.learn_alpha) + ("beta",) * bool(model.learn_beta),
         )  # fmt: skip
     estimator = "control_variate" if isinstance(kind, str) and kind == "sgld_cv" else model.estimator
+    sampler = stream_sampler(kind, warm=warm_passes > 0)
+    chosen = chosen_estimator(estimator, sampler)
+    independent = chosen.remembers or getattr(sampler, "independent_draws", False)
+    size = min(model.batch_size or STREAM_BATCH, documents.size)
+    minibatches: Minibatches
+    if isinstance(documents, Corpus):
+        blocks = CorpusBlocks(documents, seed=seed, chain=number, independent=independent)
+        minibatches = FromDisk(blocks, size, seed=seed, chain=number)
+    else:
+        way = "independent" if independent else "shuffled"
+        minibatches = InMemory(documents, size, way, seed=seed, chain=number)
     stream = StreamChain(
-        stream_sampler(kind, warm=warm_passes > 0), documents.vocabulary, alpha, beta, seed=seed, chain=number,
-        sweeps=model.sweeps, burn_in=model.burn_in, threads=threads,
-    )  # fmt: skip
-    if estimator != "plain":
-        stream.estimate = Remembered(documents) if estimator == "saga" else Controlled()
-    minibatches = (BlockMinibatches if isinstance(documents, Corpus) else Minibatches)(
-        documents, model.batch_size or STREAM_BATCH, seed=seed, chain=number,
-        independent=estimator == "saga" or getattr(stream.sampler, "independent_draws", False),
+        sampler, documents.vocabulary, alpha, beta, seed=seed, chain=number, sweeps=model.sweeps,
+        skip_sweeps=model.skip_sweeps, threads=threads, estimator=chosen, minibatches=minibatches,
     )  # fmt: skip
     warm = WarmUp(
         documents.tokens, documents.size, alpha, beta, seed=seed, chain=number, passes=warm_passes, threads=threads
     )
     choose = partial(natural_sampler, kind) if isinstance(kind, str) and kind in NATURAL else None
-    return StreamFit(stream, minibatches, warm, beta, choose)
+    return StreamFit(stream, documents, warm, beta, choose)
 
 
 def keep(model: Any, engines: list[TopicEngine], trace: Trace, alpha: np.ndarray) -> None:

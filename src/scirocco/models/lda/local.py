@@ -134,26 +134,15 @@ def sweep_kept(
 
 
 @jit
-def move_counts(words: Any, old: Any, new: Any, counts: Any, totals: Any) -> None:
-    """Bring the counts, words x topics, and their sums up to date with assignments that have changed."""
-    for t in range(words.size):
-        if old[t] != new[t]:
-            counts[words[t], old[t]] -= 1
-            counts[words[t], new[t]] += 1
-            totals[old[t]] -= 1
-            totals[new[t]] += 1
-
-
-@jit
 def sweep_fresh(
     key: Any, step: int, first: int, last: int, seeds: Any, starts: Any, words: Any, numbers: Any, phi: Any,
-    masses: Any, alpha: Any, sweeps: int, burn_in: int, table: Any, weights: Any, limit: int,
+    masses: Any, alpha: Any, sweeps: int, skip_sweeps: int, table: Any, weights: Any, limit: int,
 ) -> None:  # fmt: skip
     """Gibbs sweeps on documents that come without assignments, given as words with their numbers of occurrences.
 
-    After ``burn_in`` sweeps, each adds the counts of its assignments to ``table`` (words x topics) and the documents'
-    topic counts to ``weights`` (documents x topics); either may be empty. ``seeds`` names each document's random
-    stream, so that a document's result can be made to depend on the document alone. ``limit`` is the most tokens.
+    After ``skip_sweeps`` sweeps, each adds the counts of its assignments to ``table`` (words x topics) and the
+    documents' topic counts to ``weights`` (documents x topics); either may be empty. ``seeds`` names each document's
+    random stream, so that its result can be made to depend on the document alone. ``limit`` is the most tokens.
     """
     topics = phi.shape[1]
     active, place = np.empty(topics, np.int64), np.full(topics, -1)
@@ -170,7 +159,7 @@ def sweep_fresh(
                 n += 1
         for sweep in range(sweeps):
             _sweep_document(s, tokens[:n], z[:n], phi, masses, alpha, active, present, place, heights)
-            if sweep >= burn_in:
+            if sweep >= skip_sweeps:
                 if table.size:
                     for t in range(n):
                         table[tokens[t], z[t]] += 1
@@ -218,7 +207,7 @@ def expected_counts(
 @jit
 def assign(
     key: Any, step: int, first: int, last: int, starts: Any, token_starts: Any, words: Any, numbers: Any, phi: Any,
-    weights: Any, tokens: Any, z: Any,
+    weights: Any, z: Any,
 ) -> None:  # fmt: skip
     """Draw every token's topic from weights_dk phi_wk, independently: the start of kept assignments."""
     topics = phi.shape[1]
@@ -234,7 +223,7 @@ def assign(
                     height += weights[d, k] * phi[w, k]
                     heights[k] = height
                 for _ in range(numbers[j]):
-                    tokens[t], z[t] = w, pick(heights, topics, np.float32(uniform(s)) * height)
+                    z[t] = pick(heights, topics, np.float32(uniform(s)) * height)
                     t += 1
 
 

@@ -20,8 +20,9 @@ import numpy as np
 from scirocco.core.compiled import over_blocks
 from scirocco.core.seeds import Purpose, stream_key
 from scirocco.corpora.documents import Documents
+from scirocco.counts.estimators import Kept
+from scirocco.counts.minibatches import InMemory
 from scirocco.models.lda import local
-from scirocco.models.lda.minibatches import Minibatches
 from scirocco.models.lda.priors import learnt_alpha, learnt_beta
 from scirocco.models.lda.warm_up import WARM_BATCH, WarmUp
 from scirocco.run.checkpoint import part
@@ -48,12 +49,11 @@ class KeptGibbs:
         self.warm = WarmUp(
             documents.tokens, documents.size, alpha, beta, seed=seed, chain=chain, passes=warm_passes, threads=threads
         )
-        self.minibatches = Minibatches(documents, WARM_BATCH, seed=seed, chain=chain)
-        small = np.uint8 if self.topics <= 2**8 else np.uint16 if self.topics <= 2**16 else np.uint32
+        self.minibatches = InMemory(documents, min(WARM_BATCH, documents.size), seed=seed, chain=chain)
         self.token_starts = np.concatenate([[0], np.cumsum(documents.lengths)])
-        self.words, self.z = np.empty(documents.tokens, np.int32), np.empty(documents.tokens, small)
-        self.counts = np.zeros((documents.vocabulary, self.topics), np.int64)
-        self.totals = np.zeros(self.topics, np.int64)
+        # Every token's word, its topic, and the counts of words x topics.
+        words = np.repeat(documents.words, documents.numbers)
+        self.kept = Kept(words, rows=self.topics, categories=documents.vocabulary)
         self.phi = np.zeros((documents.vocabulary, self.topics), np.float32)
         self.masses = np.zeros(documents.vocabulary, np.float32)
         if batch_size is None:
@@ -65,7 +65,7 @@ class KeptGibbs:
         wanted = np.linspace(0, documents.tokens, pieces + 1)
         self.borders = np.unique(np.searchsorted(self.token_starts, wanted))
         self.borders[0], self.borders[-1] = 0, documents.size
-        self.position = 0
+        self.position = self.read = 0
         self.passes = 0.0
         self.assigned = False
         self._columns: dict[int, np.ndarray] = {}
@@ -82,7 +82,8 @@ class KeptGibbs:
     def step(self) -> None:
         """A minibatch: of the warm-up, the first assignment of everything, or a Gibbs step."""
         if not self.warm.done:
-            self.warm.step(self.minibatches.next()[0])
+            self.warm.step(self.minibatches.at(self.read).data)
+            self.read += 1
             self.passes = self.warm.passes
         elif not self.assigned:
             self._assign()
@@ -94,10 +95,10 @@ class KeptGibbs:
     def _learn_priors(self) -> None:
         """After a whole pass, if that is wanted."""
         if "alpha" in self.learn:
-            found = learnt_alpha(self.alpha.astype(np.float64), self.token_starts, self.z)
+            found = learnt_alpha(self.alpha.astype(np.float64), self.token_starts, self.kept.labels)
             self.alpha = found.astype(np.float32)
         if "beta" in self.learn:
-            self.beta = learnt_beta(self.beta, self.counts)
+            self.beta = learnt_beta(self.beta, self.kept.table)
 
     def _assign(self) -> None:
         """The first assignment of the tokens of one minibatch, from the topics that were found."""
@@ -116,61 +117,51 @@ class KeptGibbs:
         call, token_starts = self._call(), self.token_starts[begin : end + 1]
         over_blocks(
             lambda first, last: local.assign(
-                self.key, call, first, last, starts, token_starts, d.words, d.numbers, self.phi, weights, self.words,
-                self.z,
+                self.key, call, first, last, starts, token_starts, d.words, d.numbers, self.phi, weights,
+                self.kept.labels,
             ),
             -(-(end - begin) // local.DOCUMENTS),
             self.threads,
         )  # fmt: skip
-        self._count(token_starts[0], token_starts[-1])
+        self.kept.add(token_starts[0], token_starts[-1])
         self.position = (self.position + 1) % (len(self.borders) - 1)
         self.assigned = self.position == 0
-        self.totals = self.counts.sum(axis=0)
-
-    def _count(self, low: int, high: int) -> None:
-        """Add the assignments of tokens ``low`` to ``high`` to the counts."""
-        flat = self.words[low:high].astype(np.int64) * self.topics + self.z[low:high].astype(np.int64)
-        self.counts += np.bincount(flat, minlength=self.counts.size).reshape(self.counts.shape)
 
     def pack(self) -> dict[str, np.ndarray]:
         """Assignments, priors, the place in the data; what can be counted again is left out."""
-        facts = np.array([self.calls, self.position, self.assigned, self.passes])
-        arrays = {"z": self.z, "facts": facts, "alpha": self.alpha, "beta": self.beta}
-        if not self.assigned:  # later the search is over, and so are its minibatches
-            for name, part in (("warm", self.warm), ("minibatches", self.minibatches)):
-                arrays |= {f"{name}/{key}": array for key, array in part.pack().items()}
-        return arrays
+        facts = np.array([self.calls, self.position, self.assigned, self.read, self.passes])
+        arrays = {"z": self.kept.labels, "facts": facts, "alpha": self.alpha, "beta": self.beta}
+        if self.assigned:
+            return arrays
+        return arrays | {f"warm/{name}": array for name, array in self.warm.pack().items()}
 
     def unpack(self, arrays: dict[str, np.ndarray]) -> None:
         """The inverse of ``pack``."""
-        self.z, self.alpha, self.beta = (arrays[name] for name in ("z", "alpha", "beta"))
-        calls, position, assigned, self.passes = map(float, arrays["facts"])
-        self.calls, self.position, self.assigned = int(calls), int(position), bool(assigned)
-        documents = self.documents
-        self.words[:] = np.repeat(documents.words, documents.numbers)
+        self.kept.labels[:], self.alpha, self.beta = (arrays[name] for name in ("z", "alpha", "beta"))
+        *numbers, self.passes = map(float, arrays["facts"])
+        self.calls, self.position, assigned, self.read = map(int, numbers)
+        self.assigned = bool(assigned)
         if self.assigned:
             self.warm.stop()
         else:
             self.warm.unpack(part(arrays, "warm"))
-            self.minibatches.unpack(part(arrays, "minibatches"))
             self.phi = self.warm.phi()
-        self._count(0, self.token_starts[-1] if self.assigned else self.token_starts[self.borders[self.position]])
-        self.totals = self.counts.sum(axis=0)
+        self.kept.add(0, self.token_starts[-1 if self.assigned else self.borders[self.position]])
 
     def _resample(self) -> None:
         begin, end = self.borders[self.position], self.borders[self.position + 1]
         self._draw_topics(self.position)
         low, high = self.token_starts[begin], self.token_starts[end]
-        old, call = self.z[low:high].copy(), self._call()
+        old, call = self.kept.labels[low:high].copy(), self._call()
         over_blocks(
             lambda first, last: local.sweep_kept(
-                self.key, call, first, last, begin, end, self.token_starts, self.words, self.z, self.phi, self.masses,
-                self.alpha,
+                self.key, call, first, last, begin, end, self.token_starts, self.kept.codes, self.kept.labels,
+                self.phi, self.masses, self.alpha,
             ),
             -(-(end - begin) // local.DOCUMENTS),
             self.threads,
         )  # fmt: skip
-        local.move_counts(self.words[low:high], old, self.z[low:high], self.counts, self.totals)
+        self.kept.moved(low, old)
         self.position = (self.position + 1) % (len(self.borders) - 1)
         self.passes += (high - low) / max(1, self.documents.tokens)
 
@@ -178,11 +169,11 @@ class KeptGibbs:
         """phi for the words of a minibatch, given all assignments; the other words through their totals."""
         if piece not in self._columns:
             low, high = self.token_starts[self.borders[piece]], self.token_starts[self.borders[piece + 1]]
-            self._columns[piece] = np.unique(self.words[low:high])
+            self._columns[piece] = np.unique(self.kept.codes[low:high])
         columns = self._columns[piece]
-        parameter = self.counts[columns] + self.beta[columns, None]
+        parameter = self.kept.table[columns] + self.beta[columns, None]
         theta = draw_gammas(self.key, self._call(), parameter, self.threads)
-        beyond = self.totals + self.beta.sum() - parameter.sum(axis=0)
+        beyond = self.kept.totals + self.beta.sum() - parameter.sum(axis=0)
         rest = draw_gammas(self.key, self._call(), np.maximum(beyond, 0.0), self.threads)
         phi = (theta / (theta.sum(axis=0) + rest)).astype(np.float32)
         self.phi[columns], self.masses[columns] = phi, local.word_masses(phi, self.alpha)
@@ -191,7 +182,7 @@ class KeptGibbs:
         """Topics given all assignments, topics x words."""
         if not self.assigned:
             return self.warm.phi().T
-        theta = draw_gammas(self.key, self._call(), self.counts + self.beta[:, None], self.threads)
+        theta = draw_gammas(self.key, self._call(), self.kept.table + self.beta[:, None], self.threads)
         return np.ascontiguousarray((theta / theta.sum(axis=0)).T, dtype=np.float32)
 
     def inflation(self) -> np.ndarray | None:
@@ -204,7 +195,7 @@ class KeptGibbs:
         """The expectation of ``draw``: less noise in averages."""
         if not self.assigned:
             return self.warm.phi().T
-        parameter = self.counts + self.beta[:, None]
+        parameter = self.kept.table + self.beta[:, None]
         return (parameter / parameter.sum(axis=0)).T
 
 
@@ -214,8 +205,8 @@ class CollapsedGibbs(KeptGibbs):
     def _resample(self) -> None:
         begin, end = self.borders[self.position], self.borders[self.position + 1]
         local.collapsed_sweep(
-            self.key, self._call(), begin, end, self.token_starts, self.words, self.z, self.counts, self.totals,
-            self.alpha.astype(np.float64), self.beta, float(self.beta.sum()),
+            self.key, self._call(), begin, end, self.token_starts, self.kept.codes, self.kept.labels, self.kept.table,
+            self.kept.totals, self.alpha.astype(np.float64), self.beta, float(self.beta.sum()),
         )  # fmt: skip
         low, high = self.token_starts[begin], self.token_starts[end]
         self.position = (self.position + 1) % (len(self.borders) - 1)

@@ -21,14 +21,15 @@ from scirocco.batches.base import batch_rows
 from scirocco.core.compiled import over_blocks
 from scirocco.core.seeds import Purpose, generator, stream_key
 from scirocco.corpora.documents import Documents
+from scirocco.counts.estimators import Plain, chosen_estimator
+from scirocco.counts.local import Entries, LocalStep
+from scirocco.counts.minibatches import InMemory, Minibatch, Minibatches
 from scirocco.models.lda import local
-from scirocco.models.lda.estimates import Controlled, Plain, Remembered
-from scirocco.models.lda.minibatches import Minibatches
 from scirocco.models.lda.warm_up import WarmUp
 from scirocco.run.checkpoint import part
 from scirocco.run.describe import describe, is_opaque, rebuild
 from scirocco.simplex import SCIR, SCIRCV, Natural, SimplexSampler, Weights
-from scirocco.simplex.base import step_size_at
+from scirocco.simplex.base import State, step_size_at
 
 PIECES = 16  # of a minibatch, shared out to threads; each counts for itself
 RECORD_STEPS = 10  # from record to record, at the least: each brings all words up to date
@@ -36,20 +37,22 @@ RECORD_COST = 4.0  # steps so that records take a tenth of the time, times token
 PROBED = 1000  # documents that the noise of minibatches is measured on
 
 
-class StreamChain:
-    """A chain of topics that sees documents in minibatches."""
+class StreamChain(LocalStep):
+    """A chain of topics that sees documents in minibatches; of ``minibatches`` it knows nothing in ``partial_fit``."""
 
     def __init__(
         self, sampler: SimplexSampler, vocabulary: int, alpha: np.ndarray, beta: np.ndarray, *, seed: int, chain: int,
-        sweeps: int, burn_in: int, threads: int | None, estimate: Plain | None = None,
+        sweeps: int, skip_sweeps: int, threads: int | None, estimator: Any = "plain",
+        minibatches: Minibatches | None = None,
     ) -> None:  # fmt: skip
         self.sampler, self.alpha, self.threads = sampler, alpha.astype(np.float32), threads
-        self.sweeps, self.burn_in, self.counted = sweeps, burn_in, sweeps - burn_in
-        self.estimate = Plain() if estimate is None else estimate
+        self.sweeps, self.skip_sweeps, self.counted = sweeps, skip_sweeps, sweeps - skip_sweeps
+        self.estimator = chosen_estimator(estimator, sampler)
+        if minibatches is not None:
+            self.minibatches = minibatches
         # Every topic starts near the mean of the prior, a little different from the others.
-        self.key, self._centre_key, self._survey_key = (
-            stream_key(seed, purpose, chain)
-            for purpose in (Purpose.STREAM_SWEEPS, Purpose.STREAM_CENTRE, Purpose.STREAM_SURVEY)
+        self.key, self._survey_key = (
+            stream_key(seed, purpose, chain) for purpose in (Purpose.STREAM_SWEEPS, Purpose.STREAM_SURVEY)
         )
         start = generator(seed, Purpose.STREAM_START, chain).gamma(100.0, 0.01, (alpha.size, vocabulary))
         self.weights = Weights(
@@ -61,30 +64,29 @@ class StreamChain:
             path=(Purpose.STREAM_WEIGHTS, chain),
             threads=threads,
         )
-        sampler.start(self.weights)
+        self.state = sampler.start(self.weights)
+        self.memory: State = {}  # of the estimator
         self._lookup = np.full(vocabulary, -1)
         self.steps, self.surveyed = 0, 0
+
+    def use(self, sampler: SimplexSampler, estimator: Any = "plain") -> None:
+        """Go on with another sampler, from the present topics."""
+        self.sampler, self.estimator = sampler, chosen_estimator(estimator, sampler)
+        self.state, self.memory = sampler.start(self.weights), {}
 
     def begin_at(self, parameter: np.ndarray) -> None:
         """Start from other topics, by their Dirichlet parameter, words x topics."""
         self.weights.replace(parameter)
-        self.sampler.start(self.weights)
+        self.state = self.sampler.start(self.weights)
 
-    def step(
-        self, batch: Documents, total: int, *, larger: Documents | None = None, which: np.ndarray | None = None
-    ) -> None:  # fmt: skip
-        """One minibatch out of ``total`` documents.
+    def survey(self) -> Iterator[Minibatch]:
+        """What the estimator must count before the first step, part by part."""
+        return self.estimator.survey(self, self.memory)
 
-        ``larger`` is the batch that a new centre is estimated from, ``which`` the places of the documents in the
-        corpus.
-        """
-        if larger is not None:
-            assert isinstance(self.sampler, SCIRCV)
-            columns, table = self._swept(self._centre_key, self.steps, larger, None)
-            full = np.zeros((self._lookup.size, self.alpha.size))
-            full[columns] = table * (total / larger.size / self.counted)
-            self.sampler.recentre(self.weights, full.T, min(1.0, batch.size / total))
-        self.sampler.step(self.weights, self.estimate.counts(self, batch, total, which))
+    def step(self, batch: Minibatch) -> None:
+        """One minibatch."""
+        self._present = batch
+        self.sampler.step(self.weights, self.estimator.counts(self, batch, self.memory), self.state)
         self.steps += 1
         if not np.all(np.isfinite(self.weights.totals)):
             raise FloatingPointError(
@@ -94,27 +96,55 @@ class StreamChain:
 
     # The local step.
 
-    def swept(
-        self, batch: Documents, topics: np.ndarray | None = None, *, survey: bool = False
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Words of a batch, and how often each had each topic in all counted sweeps, words x topics.
+    def count(self, batch: Minibatch, at: Any = None, *, survey: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """Words of a batch, and how often each has each topic on average over the counted sweeps, words x topics."""
+        columns, places = local.touched(batch.data.words, self._lookup)
+        table, _ = fresh_assignments(
+            *self._stream(survey), batch.data, places, self._topics(columns, at), self.alpha, self.sweeps,
+            self.skip_sweeps, threads=self.threads,
+        )  # fmt: skip
+        return columns, table * (batch.scale / self.counted)
 
-        ``topics`` are those to count at, words x topics, by default the present ones. The same random numbers are used
-        for all topics at one step; a ``survey`` has its own.
-        """
-        return self._swept(*self._stream(survey), batch, topics)
+    def entries(self, batch: Minibatch, at: Any = None, *, survey: bool = False) -> Entries:
+        """The same for each entry of the batch by itself, in multiples of one sweep."""
+        documents = batch.data
+        columns, places = local.touched(documents.words, self._lookup)
+        phi = self._topics(columns, at)[places]  # one row for each entry, so that each has its own count
+        table, _ = fresh_assignments(
+            *self._stream(survey), documents, np.arange(documents.words.size, dtype=np.int32), phi, self.alpha,
+            self.sweeps, self.skip_sweeps, apart=True, threads=self.threads,
+        )  # fmt: skip
+        known = batch.rows is not None and isinstance(self.minibatches, InMemory)
+        where = self.minibatches.data.entries(batch.rows) if known else None  # type: ignore[attr-defined]
+        return Entries(where, documents.words, table, 1 / self.counted)
 
-    def swept_entries(
-        self, batch: Documents, topics: np.ndarray | None = None, *, survey: bool = False
-    ) -> np.ndarray:  # fmt: skip
-        """The same for each entry of the batch by itself, entries x topics."""
-        columns, places = local.touched(batch.words, self._lookup)
-        phi = self._topics(columns, topics)[places]  # one row for each entry, so that each has its own count
-        key, step = self._stream(survey)
-        entries = np.arange(batch.words.size, dtype=np.int32)
-        return fresh_assignments(
-            key, step, batch, entries, phi, self.alpha, self.sweeps, self.burn_in, apart=True, threads=self.threads
-        )[0]
+    @property
+    def entry_total(self) -> int:
+        """Entries of all documents, which are in memory."""
+        return int(self._documents.words.size)
+
+    @property
+    def entry_limit(self) -> int:
+        """The largest count of an entry in all counted sweeps."""
+        return int(self._documents.numbers.max(initial=1)) * self.counted
+
+    @property
+    def _documents(self) -> Documents:
+        if not isinstance(self.minibatches, InMemory):
+            raise ValueError("an estimator that remembers documents needs them in memory")
+        documents: Documents = self.minibatches.data
+        return documents
+
+    def point(self) -> np.ndarray:
+        """The present topics, words x topics."""
+        return np.ascontiguousarray(self.draw().T, dtype=np.float32)
+
+    def larger(self, n: int | float) -> Minibatch:
+        """Another random part of the corpus; a stream that is not read again has the minibatch at hand only."""
+        if not hasattr(self, "minibatches"):
+            return self._present
+        rows = batch_rows(min(n, self.minibatches.size), self.minibatches.size)
+        return self.minibatches.larger(self.steps, min(rows, self.minibatches.resident))
 
     def _stream(self, survey: bool) -> tuple[np.ndarray, int]:
         self.surveyed += survey
@@ -124,19 +154,11 @@ class StreamChain:
         found = self.weights.read(columns).T if topics is None else topics[columns]
         return np.ascontiguousarray(found, dtype=np.float32)
 
-    def _swept(self, key: np.ndarray, step: int, batch: Documents, topics: Any) -> tuple[np.ndarray, np.ndarray]:
-        columns, places = local.touched(batch.words, self._lookup)
-        table, _ = fresh_assignments(
-            key, step, batch, places, self._topics(columns, topics), self.alpha, self.sweeps, self.burn_in,
-            threads=self.threads,
-        )  # fmt: skip
-        return columns, table
-
     # What it has found.
 
     def draw(self) -> np.ndarray:
         """The topics, topics x words."""
-        return self.sampler.recorded(self.weights).astype(np.float32)
+        return self.sampler.recorded(self.weights, self.estimator.centre(self.memory)).astype(np.float32)
 
     mean = draw
 
@@ -150,9 +172,10 @@ class StreamChain:
         """
         if isinstance(self.sampler, SCIRCV) or not isinstance(self.sampler, SCIR | Natural) or sample.size < 2:
             return None
-        if type(self.estimate) is not Plain:
+        if type(self.estimator) is not Plain:
             return None
-        counts = self.swept_entries(sample, survey=True) / self.counted
+        found = self.entries(Minibatch(sample, 1.0, 1.0), survey=True)
+        counts = found.values * found.unit
         owner = np.repeat(np.arange(sample.size), np.diff(sample.starts))
         topics = np.zeros((sample.size, self.alpha.size))  # tokens of each document
         np.add.at(topics, owner, counts)
@@ -166,7 +189,7 @@ class StreamChain:
         noise = spread / (sample.size - 1) * total**2 / batch_size * max(0.0, 1 - batch_size / total)
         parameter *= 1 - omega
         if isinstance(self.sampler, Natural):
-            ratio = self.sampler.sd_ratio(self.weights, parameter, noise)
+            ratio = self.sampler.sd_ratio(self.state, parameter, noise)
             return None if ratio is None else ratio.T
         h = step_size_at(self.sampler.step_size, 3 * self.steps // 4)
         return np.asarray(np.sqrt(1 + np.tanh(h / 2) * noise / parameter).T)
@@ -175,95 +198,65 @@ class StreamChain:
 class StreamFit:
     """A chain from a stream on a corpus that can be read again: a search for a start, a survey, then the chain."""
 
-    def __init__(
-        self, stream: StreamChain, minibatches: Minibatches, warm: WarmUp, beta: np.ndarray, choose: Any = None
-    ) -> None:  # fmt: skip
-        self.stream, self.minibatches, self.warm, self._choose = stream, minibatches, warm, choose
-        self.alpha, self.beta = stream.alpha, beta
-        self.size = minibatches.documents.size
-        share = minibatches.batch_size / self.size
-        swept = max(1.0, minibatches.documents.tokens * share * stream.sweeps)
+    def __init__(self, stream: StreamChain, documents: Any, warm: WarmUp, beta: np.ndarray, choose: Any = None) -> None:
+        self.stream, self.minibatches, self.warm, self._choose = stream, stream.minibatches, warm, choose
+        self.documents, self.alpha, self.beta, self.size = documents, stream.alpha, beta, self.minibatches.size
+        share = self.minibatches.fraction
+        swept = max(1.0, documents.tokens * share * stream.sweeps)
         self.passes = 0.0
         self.record_every = share * max(RECORD_STEPS, RECORD_COST * self.alpha.size * beta.size / swept)
+        self.read = 0  # minibatches, of the search and of the chain
         self.sampling = False
-        self._survey: Iterator[None] | None = None
+        self._survey: Iterator[Minibatch] | None = None
         self._before = (0.0, 0)  # passes and surveys at the beginning of the survey
         if warm.done:
             self._begin()
 
     def _begin(self) -> None:
-        """From the search to the survey, or to the chain itself."""
-        stream, share = self.stream, self.minibatches.batch_size / self.size
+        """From the search to the survey."""
+        stream = self.stream
         # Without a search, no topic can have a word more often than it occurs.
-        parameter = self.warm.parameter() if self.warm.steps else self.minibatches.documents.word_counts()
+        parameter = self.warm.parameter() if self.warm.steps else self.documents.word_counts()
         if self._choose is not None:  # a sampler whose step size depends on where it starts
-            stream.sampler = self._choose(parameter, share)
-            stream.sampler.start(stream.weights)
+            stream.use(self._choose(parameter, self.minibatches.fraction), stream.estimator)
         if self.warm.steps:
             stream.begin_at(parameter)
-        self._begin_survey(share)
+        self._begin_survey()
 
-    def _begin_survey(self, share: float) -> None:
-        """Count everything once, if the sampler or the estimate needs it."""
-        stream = self.stream
-        self._before = (self.passes, stream.surveyed)
-        sampler, estimate = stream.sampler, stream.estimate
-        everything = self._counted(self.minibatches.everything())
-        if isinstance(estimate, Controlled | Remembered):
-            self._survey = estimate.survey(stream, everything)
-        elif isinstance(sampler, SCIRCV) and sampler.recentre_every is None and sampler.centre is None:
-            self._survey = self._find_centre(sampler, everything, share)
-        else:
-            if isinstance(sampler, SCIRCV) and sampler.centre is not None:
-                sampler.recentre(stream.weights, np.asarray(sampler.centre, float) - self.beta, share)
-            self.sampling = True
-
-    def _find_centre(self, sampler: SCIRCV, parts: Iterator[Documents], share: float) -> Iterator[None]:
-        """Count all documents once, one part at a time, as the centre that stays."""
-        table = np.zeros((self.beta.size, self.alpha.size))
-        for some in parts:
-            columns, counts = self.stream.swept(some, survey=True)
-            table[columns] += counts / self.stream.counted
-            yield
-        sampler.recentre(self.stream.weights, table.T, share)
-
-    def _counted(self, parts: Iterator[Documents]) -> Iterator[Documents]:
-        for some in parts:
-            self.passes += some.size / self.size
-            yield some
+    def _begin_survey(self) -> None:
+        """Count everything once, if the estimator needs it."""
+        self._before = (self.passes, self.stream.surveyed)
+        self._survey = self.stream.survey()
 
     def step(self) -> None:
         """The next minibatch, or the next part of the survey."""
         if self._survey is not None:
-            if next(self._survey, self) is self:  # nothing left
-                self._survey, self.sampling = None, True
+            counted = next(self._survey, None)
+            if counted is not None:
+                self.passes += counted.data.size / self.size
+                return
+            self._survey, self.sampling = None, True
+        batch = self.minibatches.at(self.read)
+        self.read += 1
+        self.passes += batch.data.size / self.size
+        if self.sampling:
+            self.stream.step(batch)
             return
-        batch, which = self.minibatches.next()
-        self.passes += batch.size / self.size
-        if not self.sampling:
-            self.warm.step(batch)
-            if self.warm.done:
-                self._begin()
-        else:
-            sampler, larger = self.stream.sampler, None
-            if isinstance(sampler, SCIRCV) and sampler.centre_due(self.stream.steps):
-                rows = batch_rows(min(sampler.centre_batch, self.size), self.size)
-                larger = self.minibatches.larger(self.stream.steps, rows)
-            self.stream.step(batch, self.size, larger=larger, which=which)
+        self.warm.step(batch.data)
+        if self.warm.done:
+            self._begin()
 
     def pack(self) -> dict[str, np.ndarray]:
         """Everything that changes, as arrays. A survey in progress is packed as one that has not begun."""
         stream, surveying = self.stream, self._survey is not None
         passes, surveyed = self._before if surveying else (self.passes, stream.surveyed)
-        facts = np.array([passes, surveyed, stream.steps, self.sampling, surveying])
+        facts = np.array([passes, surveyed, stream.steps, self.read, self.sampling, surveying])
         text = json.dumps(describe(stream.sampler)).encode()
         arrays = {"facts": facts, "sampler": np.frombuffer(text, np.uint8)}
-        parts: dict[str, Any] = {"weights": stream.weights, "minibatches": self.minibatches, "warm": self.warm}
+        parts = {"weights": stream.weights.pack(), "warm": self.warm.pack(), "state": stream.state}
         if self.sampling:
-            parts["estimate"] = stream.estimate
-        for name, kept in parts.items():
-            arrays |= {f"{name}/{key}": array for key, array in kept.pack().items()}
-        return arrays
+            parts["memory"] = stream.memory
+        return arrays | {f"{kind}/{name}": array for kind, kept in parts.items() for name, array in kept.items()}
 
     def unpack(self, arrays: dict[str, np.ndarray]) -> None:
         """The inverse of ``pack``."""
@@ -271,15 +264,15 @@ class StreamFit:
         description = json.loads(arrays["sampler"].tobytes())
         if self._choose is not None and not is_opaque(description):
             stream.sampler = rebuild(description)  # its step size was chosen at the start of the chain
-        for name, kept in (("weights", stream.weights), ("minibatches", self.minibatches), ("warm", self.warm)):
+        for name, kept in (("weights", stream.weights), ("warm", self.warm)):
             kept.unpack(part(arrays, name))
-        self.passes, surveyed, steps, sampling, surveying = map(float, arrays["facts"])
-        stream.surveyed, stream.steps, self.sampling = int(surveyed), int(steps), bool(sampling)
+        stream.state, stream.memory = part(arrays, "state"), part(arrays, "memory")
+        self.passes, *others = map(float, arrays["facts"])
+        stream.surveyed, stream.steps, self.read = map(int, others[:3])
+        self.sampling, surveying = map(bool, others[3:])
         self._survey = None
-        if self.sampling:
-            stream.estimate.unpack(part(arrays, "estimate"))
-        elif surveying:
-            self._begin_survey(self.minibatches.batch_size / self.size)
+        if surveying:
+            self._begin_survey()
 
     def draw(self) -> np.ndarray:
         """The topics, topics x words."""
@@ -291,16 +284,16 @@ class StreamFit:
         """That of the chain, measured on documents at hand."""
         if not self.sampling or not self.stream.steps:
             return None
-        sample = self.minibatches.larger(self.stream.steps, PROBED)
+        sample = self.stream.larger(min(PROBED, self.size)).data
         return self.stream.inflation(sample, self.minibatches.batch_size, self.size)
 
 
 def fresh_assignments(
     key: np.ndarray, step: int, documents: Documents, places: np.ndarray, phi: np.ndarray, alpha: np.ndarray,
-    sweeps: int, burn_in: int, *, seeds: np.ndarray | None = None, counted: bool = True, weighed: bool = False,
+    sweeps: int, skip_sweeps: int, *, seeds: np.ndarray | None = None, counted: bool = True, weighed: bool = False,
     apart: bool = False, threads: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Summed over the sweeps after the burn-in: counts by place and topic, and by document and topic.
+    """Summed over the sweeps that are counted: counts by place and topic, and by document and topic.
 
     ``apart`` says that no two documents share a place, so that all threads may count in one table.
     """
@@ -315,7 +308,7 @@ def fresh_assignments(
         for piece in range(first, last):
             local.sweep_fresh(
                 key, step, borders[piece], borders[piece + 1], seeds, documents.starts, places, documents.numbers, phi,
-                masses, alpha, sweeps, burn_in, tables[piece % len(tables)], weights, limit,
+                masses, alpha, sweeps, skip_sweeps, tables[piece % len(tables)], weights, limit,
             )  # fmt: skip
 
     over_blocks(work, PIECES, threads)

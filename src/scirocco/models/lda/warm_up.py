@@ -13,8 +13,8 @@ import numpy as np
 from scirocco.core.compiled import over_blocks
 from scirocco.core.seeds import Purpose, generator
 from scirocco.corpora.documents import Documents
+from scirocco.counts.estimators import RunningCounts
 from scirocco.models.lda import local
-from scirocco.simplex.counts import RunningCounts
 
 # On 150,000 documents of Wikipedia 5 rounds on minibatches of 500 ended at a perplexity of 1,619 after ten seconds, 10
 # rounds on 200 at 1,565; 20 rounds were worse again.
@@ -69,7 +69,7 @@ class WarmUp:
 
     def unpack(self, arrays: dict[str, np.ndarray]) -> None:
         """The inverse of ``pack``."""
-        self.counts = RunningCounts.unpack(arrays)
+        self.counts = RunningCounts.over(arrays)
         steps, self.passes, self.wanted = map(float, arrays["facts"])
         self.steps = int(steps)
 
