@@ -33,6 +33,12 @@ HERE = {"w": jnp.array([0.5, -1.0]), "c": jnp.array(0.2)}
 THERE = {"w": jnp.array([0.1, 0.4]), "c": jnp.array(-0.3)}
 
 
+@jax.jit
+def estimate(estimator, state, position, batch):
+    """Compiled, as in a run: the sums over all minibatches below would take seconds step by step."""
+    return estimator.estimate(TARGET, state, position, None, batch)
+
+
 def batches(weights=None):
     """All ordered pairs of rows, with their probabilities, for draws with replacement."""
     p = np.full(6, 1 / 6) if weights is None else weights / weights.sum()
@@ -49,11 +55,11 @@ def batches(weights=None):
 def test_mean_over_all_minibatches_is_the_full_gradient(estimator, weights):
     state = estimator.init(TARGET, THERE, None)
     if isinstance(estimator, sc.SAGA):  # a table that is partly renewed, as in the middle of a run
-        _, state = estimator.estimate(TARGET, state, {"w": jnp.ones(2), "c": jnp.ones(())}, None, next(batches())[1])
+        _, state = estimate(estimator, state, {"w": jnp.ones(2), "c": jnp.ones(())}, next(batches())[1])
     full = TARGET.full_gradient(HERE)
     mean = jax.tree.map(np.zeros_like, full)
     for p, batch in batches(weights):
-        g, _ = estimator.estimate(TARGET, state, HERE, None, batch)
+        g, _ = estimate(estimator, state, HERE, batch)
         mean = jax.tree.map(lambda m, g, p=p: m + p * np.asarray(g, np.float64), mean, g)
     for name in full:
         np.testing.assert_allclose(mean[name], full[name], rtol=2e-5)
@@ -64,7 +70,7 @@ def test_no_noise_at_the_centre(estimator):
     state = estimator.init(TARGET, HERE, None)
     full = TARGET.full_gradient(HERE)
     for _, batch in batches():
-        g, _ = estimator.estimate(TARGET, state, HERE, None, batch)
+        g, _ = estimate(estimator, state, HERE, batch)
         np.testing.assert_allclose(g["w"], full["w"], rtol=1e-4, atol=1e-5)
 
 
@@ -73,7 +79,7 @@ def test_saga_keeps_the_sum_of_its_table():
     estimator = sc.SAGA()
     state = estimator.init(TARGET, THERE, None)
     for _, batch in batches():
-        _, state = estimator.estimate(TARGET, state, HERE, None, batch)
+        _, state = estimate(estimator, state, HERE, batch)
         for table, total in zip(jax.tree.leaves(state.table), jax.tree.leaves(state.total), strict=True):
             np.testing.assert_allclose(np.asarray(table).sum(0), total, atol=1e-5)
     exact = TARGET.example_gradients(HERE, None, (X, Y))
@@ -83,7 +89,7 @@ def test_saga_keeps_the_sum_of_its_table():
 def test_variance_of_control_variates_grows_with_the_distance_only():
     def variance(estimator, position):
         state = estimator.init(TARGET, THERE, None)
-        found = [(p, np.asarray(estimator.estimate(TARGET, state, position, None, b)[0]["w"])) for p, b in batches()]
+        found = [(p, np.asarray(estimate(estimator, state, position, b)[0]["w"])) for p, b in batches()]
         mean = sum(p * g for p, g in found)
         return sum(p * np.sum((g - mean) ** 2) for p, g in found)
 
