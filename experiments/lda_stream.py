@@ -148,7 +148,7 @@ def gibbs(found: Texts, alpha: float, beta: float, *, topics: int, passes: int) 
     """Collapsed Gibbs on all documents at once: perplexity after each third pass."""
     prior = np.full(topics, alpha)
     chain = CollapsedGibbs(
-        found.train, prior, np.full(found.train.vocabulary, beta), seed=0, chain=0, warm_passes=1.0, batch_size=None,
+        found.train, prior, np.full(found.train.vocabulary, beta), seed=0, chain=0, search_passes=1.0, batch_size=None,
         threads=1,
     )  # fmt: skip
     perplexity = []

@@ -46,7 +46,7 @@ def test_minibatches_from_disk_share_out_the_documents(stored):
 def test_lda_from_disk(stored, sampler):
     corpus = Corpus(stored.path, block_entries=300)
     model = sc.LDA(3, sampler=sampler, max_iter=6, batch_size=20, random_state=0).fit(corpus)
-    assert model.sampler_ == ("gibbs" if sampler == "auto" else sampler)
+    assert model.sampler_ == ("collapsed" if sampler == "auto" else sampler)
     np.testing.assert_array_equal(model.transform(corpus), model.transform(COUNTS))
     assert model.perplexity(corpus) == model.perplexity(COUNTS)
     np.testing.assert_allclose(model.components_.sum(axis=1), 1, rtol=1e-5)

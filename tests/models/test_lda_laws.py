@@ -59,7 +59,7 @@ def assert_average(path, expected, slack=0.0):
 
 
 def chain_of(kind, **settings):
-    options = {"seed": 1, "chain": 0, "warm_passes": 1, "batch_size": 1, "threads": 1} | settings
+    options = {"seed": 1, "chain": 0, "search_passes": 1, "batch_size": 1, "threads": 1} | settings
     chain = kind(Documents.of(COUNTS), ALPHA, BETA, **options)
     while not chain.sampling:
         chain.step()
@@ -71,7 +71,7 @@ def chain_of(kind, **settings):
 def test_assignments_have_their_exact_law(kind, batch_size):
     states, weights = enumerated()
     chain = chain_of(kind, batch_size=batch_size)
-    order = np.argsort(np.lexsort((chain.kept.codes, np.repeat(np.arange(3), np.diff(chain.token_starts)))))
+    order = np.lexsort((chain.kept.codes, np.repeat(chain.order, np.diff(chain.token_starts))))
     path = []
     for _ in range(12_000):
         chain.step()
@@ -116,7 +116,7 @@ def test_joint_distribution(kind):
     for _ in range(6000):
         topics, kept = chain.draw(), chain.kept
         words = (rng.random(len(owner))[:, None] > np.cumsum(topics[kept.labels], axis=1)).sum(axis=1)
-        chain.kept = Kept(np.minimum(words, 2), rows=2, categories=3, labels=kept.labels)
+        chain.kept = Kept(np.minimum(words, 2), 2, 3, kept.labels, width=kept.table.shape[1])
         chain._columns.clear()
         chain.step()
         path.append(measured(chain.kept.codes, chain.kept.labels))

@@ -129,7 +129,7 @@ def test_samplers_from_a_stream_find_the_topics(planted, settings):
     counts = np.zeros((240, WORDS), int)
     counts[np.repeat(np.arange(240), np.diff(documents.starts)), documents.words] = documents.numbers
     # Half a pass of search leaves topics off by 0.3 to 1.1: the chain has to find them. Exact samplers end at 0.08.
-    passes = {"max_iter": 12} if "normal_prior=(" in str(settings) else {"max_iter": 60, "warm_passes": 0.5}
+    passes = {"max_iter": 12} if "normal_prior=(" in str(settings) else {"max_iter": 60, "search_passes": 0.5}
     model = sc.LDA(3, alpha=0.3, beta=0.5, batch_size=24, random_state=0, **passes, **settings).fit(counts)
     found = model.components_[align(topics, model.components_)]
     assert np.abs(found - topics).sum(axis=1).max() < 0.25
@@ -154,7 +154,7 @@ def test_a_corpus_on_disk_can_have_control_variates(tmp_path, planted):
 def exact(planted):
     """Posterior means and sds of the topics, by exact Gibbs sampling."""
     topics, documents = planted
-    chain = KeptGibbs(documents, ALPHA, BETA, seed=3, chain=0, warm_passes=2, batch_size=None, threads=1)
+    chain = KeptGibbs(documents, ALPHA, BETA, seed=3, chain=0, search_passes=2, batch_size=None, threads=1)
     draws = []
     while chain.passes < 800:
         chain.step()
@@ -245,7 +245,7 @@ def test_one_topic_has_a_known_mean(tmp_path, name, where):
         sc.corpora.write_corpus(tmp_path / "corpus", [counts[:300], counts[300:]], 5)
         data = sc.corpora.Corpus(tmp_path / "corpus", block_entries=200)
         assert data.blocks > 2
-    settings = {"batch_size": 60, "max_iter": 60, "warm_passes": 1, "n_chains": 4, "random_state": 0}
+    settings = {"batch_size": 60, "max_iter": 60, "search_passes": 1, "n_chains": 4, "random_state": 0}
     model = sc.LDA(1, beta=0.5, sampler=sampler, **settings).fit(data)
     error = np.abs(model.components_[0] - mean)
     # Over 12 seeds the mean of one chain of SCIR had an sd of 0.009 at most, that of four 0.0045: four of those. The
@@ -269,7 +269,7 @@ def test_empty_minibatches_count():
 def test_a_search_of_no_passes(planted):
     counts = np.random.default_rng(0).poisson(1.0, (60, 20))
     for sampler in ("sgld", "sgnht"):
-        model = sc.LDA(3, sampler=sampler, warm_passes=0, max_iter=3, batch_size=10, random_state=0).fit(counts)
+        model = sc.LDA(3, sampler=sampler, search_passes=0, max_iter=3, batch_size=10, random_state=0).fit(counts)
         assert np.all(np.isfinite(model.components_))
 
 

@@ -78,7 +78,7 @@ def dirichlet(path, begin):
 def lda(path, begin):
     """Kept assignments: killed in the search for a start, in the first assignment and later."""
     if begin:
-        model = sc.LDA(5, max_iter=120, n_chains=2, random_state=0, warm_passes=40, n_jobs=1).fit(
+        model = sc.LDA(5, max_iter=120, n_chains=2, random_state=0, search_passes=40, n_jobs=1).fit(
             _documents(), path=path
         )
     else:
@@ -90,7 +90,7 @@ def lda_stream(path, begin):
     """Natural parameters with control variates: a search, a survey of all documents, then the chain."""
     if begin:
         model = sc.LDA(
-            5, max_iter=30, random_state=0, sampler="sgld_cv", batch_size=50, warm_passes=10, n_jobs=1
+            5, max_iter=30, random_state=0, sampler="sgld_cv", batch_size=50, search_passes=10, n_jobs=1
         ).fit(_documents(), path=path)  # fmt: skip
     else:
         model = sc.resume(path, _documents(), checkpoint_seconds=OFTEN)

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 import scirocco as sc
+from scirocco.models.lda.search import Doubling
+from scirocco.models.lda.warm_up import WarmUp
 
 X = np.random.default_rng(0).normal(2.0, 1.0, (200, 2)).astype(np.float32)
 
@@ -162,24 +164,25 @@ def test_ctrl_c_while_tuning_is_not_lost(when, tmp_path):
         sc.tune(sc.Target(Press(2), log_likelihood, X), sc.SGLD("auto"), jnp.zeros(2), batch_size=20)
 
 
-def test_ctrl_c_reaches_topics(monkeypatch):
-    from scirocco.models.lda.warm_up import WarmUp
+@pytest.mark.parametrize(("sampler", "search"), [("gibbs", Doubling), ("scir", WarmUp)])
+def test_ctrl_c_reaches_topics(monkeypatch, sampler, search):
+    step, calls = search.step, []
 
-    step, calls = WarmUp.step, []
-
-    def pressing(self, batch):
+    def pressing(*given):
         calls.append(1)
         if len(calls) == 3:
             signal.raise_signal(signal.SIGINT)
-        step(self, batch)
+        time.sleep(0.3 if len(calls) > 2 else 0.0)  # as long as a large corpus would take
+        step(*given)
 
-    monkeypatch.setattr(WarmUp, "step", pressing)
+    monkeypatch.setattr(search, "step", pressing)
     counts = np.random.default_rng(0).poisson(0.4, (80, 30))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model = sc.LDA(3, max_iter=10**6, warm_passes=10**5, random_state=0).fit(counts)
+        model = sc.LDA(3, sampler=sampler, max_iter=10**6, search_passes=10**5, random_state=0).fit(counts)
     assert any("fit was interrupted" in str(w.message) for w in caught)
     assert any("before the sampler began" in str(w.message) for w in caught)
+    assert len(calls) < 10
     np.testing.assert_allclose(model.components_.sum(axis=1), 1, rtol=1e-6)
 
 

@@ -26,13 +26,13 @@ from numba.core.registry import CPUDispatcher
 from scirocco.core.clock import add_compile_seconds
 
 
-def _compiler(**options: Any) -> Any:
+def _compiler(*, cache: bool = True, **options: Any) -> Any:
     """A decorator: no interpreter lock, cached, division by zero gives infinity."""
     options |= {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 
     def decorate(function: Callable[..., Any]) -> Any:
         try:
-            return numba.njit(cache=True, **options)(function)
+            return numba.njit(cache=cache, **options)(function)
         except RuntimeError:  # nowhere to write a cache to
             return numba.njit(**options)(function)
 
@@ -66,6 +66,9 @@ def _inner_compiler(**options: Any) -> Any:
 
 jit = _compiler()
 """Compile a function for the Numba engine."""
+
+uncached = _compiler(cache=False)
+"""The same, for functions that are not the same in every process."""
 
 inner = _inner_compiler()
 """The same, for functions that compiled code calls."""

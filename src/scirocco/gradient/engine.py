@@ -138,7 +138,7 @@ class GradientEngine(SteppedEngine):
         given = self.initial
         if is_function(given):
             given = given(as_key(self._words[Purpose.CHAIN_START][number]))
-        return jax.tree.map(jnp.asarray, given)
+        return jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, jnp.asarray(leaf).dtype), given)
 
     def start(self) -> None:
         """The chains at their start; passes over the data if the estimator needs it."""

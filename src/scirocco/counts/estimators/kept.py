@@ -54,7 +54,8 @@ class Kept:
     """Labels of all observations and their counts.
 
     ``labels`` is an array of small whole numbers that a kernel may change in place, and then says so by ``moved``.
-    Without ``labels`` nothing is counted yet: fill them in from the beginning and say so by ``add``.
+    Without ``labels`` nothing is counted yet: fill them in from the beginning and say so by ``add``. ``table`` is
+    categories x rows, with empty columns up to ``width`` for kernels that want rows of a certain length.
 
     >>> kept = Kept(codes=[0, 1, 1, 2], labels=[0, 0, 0, 1], rows=2, categories=3)
     >>> kept.relabel([1, 2], [1, 0])
@@ -63,7 +64,7 @@ class Kept:
            [0., 1., 1.]])
     """
 
-    def __init__(self, codes: Any, rows: int, categories: int, labels: Any = None) -> None:
+    def __init__(self, codes: Any, rows: int, categories: int, labels: Any = None, *, width: int | None = None) -> None:
         require_count("rows", rows)
         require_count("categories", categories)
         self.rows, self.categories = rows, categories
@@ -72,7 +73,11 @@ class Kept:
         )
         small = np.uint8 if rows <= 2**8 else np.uint16 if rows <= 2**16 else np.uint32
         self.labels = np.zeros(self.codes.size, small)
-        self.table = np.zeros((categories, rows), np.int64)
+        if self.size >= 2**31:
+            raise ValueError(
+                f"at most 2^31 - 1 observations can be kept; got {self.size:,}: take a sampler for streams"
+            )
+        self.table = np.zeros((categories, rows if width is None else width), np.int32)
         self.totals = np.zeros(rows, np.int64)
         if labels is not None:
             given = _whole("labels", labels, rows)
@@ -89,7 +94,12 @@ class Kept:
     @property
     def counts(self) -> Counts:
         """The counts, rows x categories."""
-        return Counts(self.table.T, exact=True)
+        return Counts(self.used.T, exact=True)
+
+    @property
+    def used(self) -> np.ndarray:
+        """The columns of ``table`` that are rows."""
+        return self.table[:, : self.rows]
 
     def add(self, low: int, high: int) -> None:
         """Observations ``low`` to ``high`` have labels now, for the first time."""
@@ -124,9 +134,9 @@ class Stale(Kept):
         chosen = np.asarray(observations)
         if not chosen.size:
             raise ValueError("observations must name at least one: an empty minibatch says nothing")
-        before = self.table.copy()
+        before = self.used.copy()
         self.relabel(chosen, labels)
-        ahead = before + self.size / chosen.size * (self.table - before)
+        ahead = before + self.size / chosen.size * (self.used - before)
         self.clipped += int(np.sum(ahead < 0))
         return Counts(np.maximum(ahead, 0.0).T, fraction=min(1.0, chosen.size / self.size))
 

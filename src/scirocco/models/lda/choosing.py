@@ -18,6 +18,7 @@ from scirocco.simplex import SCIR, SCIRCV, SGRLD, Natural, SimplexSampler
 IN_MEMORY = ("gibbs", "collapsed")
 NATURAL = ("sgld", "sgld_cv", "sghmc", "sgnht")
 SAMPLERS = ("auto", *IN_MEMORY, "scir", "scir_cv", "sgrld", *NATURAL)
+SEVERAL_THREADS = 10**7  # tokens from which on threads pay more than the better mixing of collapsed sampling
 MEMORY_SHARE = 0.5  # of the free memory that "auto" lets kept assignments take
 
 
@@ -46,6 +47,13 @@ def natural_sampler(name: str, parameter: np.ndarray, fraction: float) -> Natura
         return Natural(SGLD(eta))
     h = float(np.sqrt(eta))  # of momenta; a tenth of them is lost in a step
     return Natural(SGHMC(h, friction=0.1 / h) if name == "sghmc" else SGNHT(h, diffusion=0.1 / h))
+
+
+def automatic(documents: Documents | Corpus, model: Any) -> str:
+    """What "auto" takes: it must not depend on the threads, so that the draws do not."""
+    if not fits_in_memory(documents, model):
+        return "scir"
+    return "collapsed" if documents.tokens < SEVERAL_THREADS else "gibbs"
 
 
 def fits_in_memory(documents: Documents | Corpus, model: Any) -> bool:

@@ -1,6 +1,6 @@
 """LDA on the runner: one chain of topics, from memory or from a stream.
 
-    search for a start  ->  first assignment, or survey  ->  sampling
+    search for a start  ->  survey, of some streams  ->  sampling
 
 A step is a minibatch, whatever the phase. Nobody need know how many passes there will be: of what is recorded the
 second half counts (``run.second_half``). Chains share nothing, so each is a group by itself.
@@ -51,10 +51,10 @@ class TopicEngine(Engine):
 
     @property
     def phase(self) -> str:
-        """Search, first assignment (or survey), sampling."""
-        if self.chain is None or not self.chain.warm.done:
+        """Search, survey (of some streams), sampling."""
+        if self.chain is None or self.chain.searching:
             return "search for a start"
-        return "sampling" if self.chain.sampling else "first assignment"
+        return "sampling" if self.chain.sampling else "survey"
 
     @property
     def work(self) -> tuple[float, float, str]:
@@ -72,8 +72,8 @@ class TopicEngine(Engine):
         chain, began, before = self.chain, time.perf_counter(), self.chain.passes
         finite = True
         while self.step < until and self.work[0] < self.work[1] and not clock.over:
-            if not chain.warm.done and clock.share > SEARCH_SHARE:
-                chain.warm.stop()
+            if chain.searching and clock.share > 0:
+                self._pace(clock.share)
             self.whole = False
             try:
                 chain.step()
@@ -86,6 +86,14 @@ class TopicEngine(Engine):
                 speed = (chain.passes - before) * self._tokens / max(time.perf_counter() - began, 1e-9)
                 self._record(speed)
         return Chunk({}, 0, {}, {}, {}, finite)
+
+    def _pace(self, share: float) -> None:
+        """The search gets its share of a time budget, at the speed that it had so far."""
+        search = self.chain.search
+        if share > SEARCH_SHARE:
+            search.stop()
+        elif share > SEARCH_SHARE / 20:  # before that the clock is too coarse
+            search.passes = min(search.passes, SEARCH_SHARE * search.work / share)
 
     def _record(self, speed: float) -> None:
         half, chain = self.second_half, self.chain

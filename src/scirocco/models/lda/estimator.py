@@ -24,7 +24,7 @@ from scirocco.counts.estimators import chosen_estimator
 from scirocco.counts.minibatches import Minibatch
 from scirocco.models.home import Home
 from scirocco.models.lda import evaluation, storage
-from scirocco.models.lda.choosing import IN_MEMORY, NATURAL, SAMPLERS, fits_in_memory, stream_sampler
+from scirocco.models.lda.choosing import IN_MEMORY, NATURAL, SAMPLERS, automatic, stream_sampler
 from scirocco.models.lda.engine import TOPICS
 from scirocco.models.lda.fitting import fit_topics, named_topics
 from scirocco.models.lda.stream import StreamChain
@@ -52,7 +52,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     sampler : "gibbs" keeps every token's topic in memory and is exact from minibatches; "collapsed" is the collapsed
         Gibbs sampler. The others see documents and forget them: "scir", "scir_cv" and "sgrld", or a sampler such as
         ``SCIR(step_size)``; on natural parameters "sgld", "sgld_cv", "sghmc" and "sgnht", or one such as
-        ``SGLD(step_size)``. "auto" takes "gibbs" if memory allows, else "scir".
+        ``SGLD(step_size)``. "auto" takes "collapsed", for ten million tokens
+        or more "gibbs", and "scir" if memory does not allow them.
     estimator : how a sampler on natural parameters estimates counts: "plain", "control_variate" or "saga".
     batch_size : documents of a minibatch; chosen by the sampler if None.
     max_iter : passes over the documents.
@@ -60,7 +61,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     n_chains : independent chains, aligned to each other.
     n_draws : draws of the topics to keep from each chain.
     sweeps, skip_sweeps : Gibbs sweeps on each document of a stream, and how many of the first are not counted.
-    warm_passes : passes of the search for good topics that ``fit`` starts with; None lets the size decide.
+    search_passes : passes of the search for good topics that ``fit`` starts with; None lets the size decide.
     learn_alpha, learn_beta : learn the priors too, alpha for each topic by itself (samplers in memory only).
     total_documents : documents that the whole stream has, for ``partial_fit``; those seen so far if None.
     n_jobs : threads; -1 or None for all cores. The result does not depend on it.
@@ -89,7 +90,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self, n_topics: int = 50, *, alpha: Any = 0.1, beta: Any = 0.05, sampler: Any = "auto",
         estimator: str = "plain", batch_size: int | None = None, max_iter: int = 100,
         max_seconds: float | None = None, n_chains: int = 1, n_draws: int = 20, sweeps: int = 10, skip_sweeps: int = 3,
-        warm_passes: float | None = None, learn_alpha: bool = False, learn_beta: bool = False,
+        search_passes: float | None = None, learn_alpha: bool = False, learn_beta: bool = False,
         total_documents: int | None = None, n_jobs: int | None = None, random_state: Any = None, verbose: bool = False,
     ) -> None:  # fmt: skip
         self.n_topics = n_topics
@@ -104,7 +105,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self.n_draws = n_draws
         self.sweeps = sweeps
         self.skip_sweeps = skip_sweeps
-        self.warm_passes = warm_passes
+        self.search_passes = search_passes
         self.learn_alpha = learn_alpha
         self.learn_beta = learn_beta
         self.total_documents = total_documents
@@ -223,11 +224,11 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self.__dict__.pop("vocabulary_", None)
         if not isinstance(X, Corpus):
             documents = self._documents(X, reset=True)
-            return documents, ("gibbs" if fits_in_memory(documents, self) else "scir") if auto else self.sampler
+            return documents, automatic(documents, self) if auto else self.sampler
         self.n_features_in_ = X.vocabulary
         self.__dict__.pop("feature_names_in_", None)
         self.vocabulary_ = np.array(X.words, dtype=object)
-        kind = ("gibbs" if fits_in_memory(X, self) else "scir") if auto else self.sampler
+        kind = automatic(X, self) if auto else self.sampler
         kept = (isinstance(kind, str) and kind in IN_MEMORY) or self.estimator == "saga"
         return X.load() if kept else X, kind
 
@@ -256,8 +257,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         if self.max_seconds is not None:
             positive_array("max_seconds", self.max_seconds)
         self._require_sampler()
-        if self.warm_passes is not None:
-            real_array("warm_passes", self.warm_passes, least=0.0)
+        if self.search_passes is not None:
+            real_array("search_passes", self.search_passes, least=0.0)
         if self.n_jobs not in (None, -1):
             require_count("n_jobs", self.n_jobs)
         alpha, beta = positive_array("alpha", self.alpha), positive_array("beta", self.beta)

@@ -15,7 +15,7 @@ from scirocco.counts.minibatches import FromDisk, InMemory, Minibatches
 from scirocco.models.home import Home
 from scirocco.models.lda.blocks import CorpusBlocks
 from scirocco.models.lda.choosing import IN_MEMORY, NATURAL, natural_sampler, stream_sampler
-from scirocco.models.lda.engine import TOPICS, TopicEngine, alignments
+from scirocco.models.lda.engine import SEARCH_SHARE, TOPICS, TopicEngine, alignments
 from scirocco.models.lda.memory import CollapsedGibbs, KeptGibbs
 from scirocco.models.lda.stream import StreamChain, StreamFit
 from scirocco.models.lda.warm_up import WarmUp
@@ -70,16 +70,18 @@ def make_chain(
     model: Any, kind: Any, documents: Any, alpha: np.ndarray, beta: np.ndarray, seed: int, number: int, threads: int
 ) -> Any:
     """The sampler of one chain at its start."""
-    wanted = min(WARM_TOKENS / documents.tokens, 10) if model.warm_passes is None else model.warm_passes
-    warm_passes = min(float(wanted), model.max_iter / 2)
-    if isinstance(kind, str) and kind in IN_MEMORY:
+    in_memory = isinstance(kind, str) and kind in IN_MEMORY
+    wanted = SEARCH_SHARE * model.max_iter if in_memory else min(WARM_TOKENS / documents.tokens, 10)
+    wanted = wanted if model.search_passes is None else float(model.search_passes)
+    search_passes = min(wanted, model.max_iter / 2)
+    if in_memory:
         make = KeptGibbs if kind == "gibbs" else CollapsedGibbs
         return make(
-            documents, alpha, beta, seed=seed, chain=number, warm_passes=warm_passes, batch_size=model.batch_size,
+            documents, alpha, beta, seed=seed, chain=number, search_passes=search_passes, batch_size=model.batch_size,
             threads=threads, learn=("alpha",) * bool(model.learn_alpha) + ("beta",) * bool(model.learn_beta),
         )  # fmt: skip
     estimator = "control_variate" if isinstance(kind, str) and kind == "sgld_cv" else model.estimator
-    sampler = stream_sampler(kind, warm=warm_passes > 0)
+    sampler = stream_sampler(kind, warm=search_passes > 0)
     chosen = chosen_estimator(estimator, sampler)
     independent = chosen.remembers or getattr(sampler, "independent_draws", False)
     size = min(model.batch_size or STREAM_BATCH, documents.size)
@@ -94,11 +96,11 @@ def make_chain(
         sampler, documents.vocabulary, alpha, beta, seed=seed, chain=number, sweeps=model.sweeps,
         skip_sweeps=model.skip_sweeps, threads=threads, estimator=chosen, minibatches=minibatches,
     )  # fmt: skip
-    warm = WarmUp(
-        documents.tokens, documents.size, alpha, beta, seed=seed, chain=number, passes=warm_passes, threads=threads
+    search = WarmUp(
+        documents.tokens, documents.size, alpha, beta, seed=seed, chain=number, passes=search_passes, threads=threads
     )
     choose = partial(natural_sampler, kind) if isinstance(kind, str) and kind in NATURAL else None
-    return StreamFit(stream, documents, warm, beta, choose)
+    return StreamFit(stream, documents, search, beta, choose)
 
 
 def keep(model: Any, engines: list[TopicEngine], trace: Trace, alpha: np.ndarray) -> None:

@@ -5,8 +5,8 @@ Given topics, a token of word w in document d has topic k with probability
     p(k) proportional to (n_dk + alpha_k) phi_wk = n_dk phi_wk + alpha_k phi_wk,
 
 n_dk counting the document's other tokens. The first part runs over the topics present in the document, the second
-has a sum known for each word: the cost of a token follows the topics of its document, not K (Yao, Mimno and McCallum
-2009 split it like this). Documents are independent given the topics, so threads share them out; each block of
+has sums known for each word: the cost of a token follows the topics of its document more than K (Yao, Mimno and
+McCallum 2009 split it like this). Documents are independent given the topics, so threads share them out; each block of
 documents has a random stream of its own, and all sums are of whole numbers: results do not depend on the threads.
 
 ``collapsed_sweep`` integrates the topics out, which makes all documents depend on each other: one thread, in order.
@@ -22,6 +22,7 @@ from scirocco.core.compiled import ZERO, fast_sums, inlined, inner, jit
 from scirocco.core.random import open_stream, uniform
 
 DOCUMENTS = 16  # that share a random stream
+STRETCH = 16  # topics whose sum is known, so that a search among all can jump
 
 
 @jit
@@ -40,15 +41,17 @@ def touched(words: Any, lookup: Any) -> Any:
     return columns[:m], places
 
 
-@fast_sums
+@jit
 def word_masses(phi: Any, alpha: Any) -> Any:
-    """sum_k alpha_k phi_wk of every word."""
-    masses = np.empty(phi.shape[0], np.float32)
+    """sum_k alpha_k phi_wk of every word up to the end of each stretch of ``STRETCH`` topics, words x stretches."""
+    stretches = -(-phi.shape[1] // STRETCH)
+    masses = np.empty((phi.shape[0], stretches), np.float32)
     for w in range(phi.shape[0]):
-        total = 0.0
-        for k in range(phi.shape[1]):
-            total += alpha[k] * phi[w, k]
-        masses[w] = total
+        total = np.float32(0.0)
+        for j in range(stretches):
+            for k in range(j * STRETCH, min((j + 1) * STRETCH, alpha.size)):
+                total += alpha[k] * phi[w, k]
+            masses[w, j] = total
     return masses
 
 
@@ -63,20 +66,26 @@ def pick(heights: Any, n: int, u: Any) -> int:
 
 @inlined
 def _draw_topic(
-    s: Any, phi: Any, w: int, mass: Any, alpha: Any, active: Any, present: Any, m: int, heights: Any
+    s: Any, phi: Any, w: int, masses: Any, alpha: Any, active: Any, present: Any, m: int, heights: Any
 ) -> int:
     """A topic for a token of word w, given the ``present`` counts of the ``m`` topics ``active`` in its document."""
     height = np.float32(0.0)
     for j in range(m):
         height += present[j] * phi[w, active[j]]  # no slice of phi: making one costs as much as the draw
         heights[j] = height
-    u = np.float32(uniform(s)) * (height + mass)
+    stretches = masses.shape[1]
+    u = np.float32(uniform(s)) * (height + masses[w, stretches - 1])
     if u < height:
         return active[pick(heights, m, u)]
     u -= height
-    k = 0
-    height = alpha[0] * phi[w, 0]
-    while height <= u and k < alpha.size - 1:
+    j = ZERO
+    while masses[w, j] <= u and j < stretches - 1:
+        j += 1
+    k, last = j * STRETCH, min((j + 1) * STRETCH, alpha.size) - 1
+    if j > 0:
+        u -= masses[w, j - 1]
+    height = alpha[k] * phi[w, k]
+    while height <= u and k < last:
         k += 1
         height += alpha[k] * phi[w, k]
     return k
@@ -99,7 +108,7 @@ def _sweep_document(
         old, w = z[t], words[t]
         i = place[old]
         present[i] -= 1.0
-        new = _draw_topic(s, phi, w, masses[w], alpha, active, present, m, heights)
+        new = _draw_topic(s, phi, w, masses, alpha, active, present, m, heights)
         if new != old:
             z[t] = new
             if present[i] == 0.0:  # the last token of its topic: the list closes the gap
@@ -155,7 +164,7 @@ def sweep_fresh(
             for _ in range(numbers[j]):
                 tokens[n] = words[j]
                 # A start from the topics alone: the second part of the law, with no other token seen.
-                z[n] = _draw_topic(s, phi, words[j], masses[words[j]], alpha, active, present, ZERO, heights)
+                z[n] = _draw_topic(s, phi, words[j], masses, alpha, active, present, ZERO, heights)
                 n += 1
         for sweep in range(sweeps):
             _sweep_document(s, tokens[:n], z[:n], phi, masses, alpha, active, present, place, heights)

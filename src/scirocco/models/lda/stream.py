@@ -198,8 +198,10 @@ class StreamChain(LocalStep):
 class StreamFit:
     """A chain from a stream on a corpus that can be read again: a search for a start, a survey, then the chain."""
 
-    def __init__(self, stream: StreamChain, documents: Any, warm: WarmUp, beta: np.ndarray, choose: Any = None) -> None:
-        self.stream, self.minibatches, self.warm, self._choose = stream, stream.minibatches, warm, choose
+    def __init__(
+        self, stream: StreamChain, documents: Any, search: WarmUp, beta: np.ndarray, choose: Any = None
+    ) -> None:
+        self.stream, self.minibatches, self.search, self._choose = stream, stream.minibatches, search, choose
         self.documents, self.alpha, self.beta, self.size = documents, stream.alpha, beta, self.minibatches.size
         share = self.minibatches.fraction
         swept = max(1.0, documents.tokens * share * stream.sweeps)
@@ -209,17 +211,22 @@ class StreamFit:
         self.sampling = False
         self._survey: Iterator[Minibatch] | None = None
         self._before = (0.0, 0)  # passes and surveys at the beginning of the survey
-        if warm.done:
+        if search.done:
             self._begin()
+
+    @property
+    def searching(self) -> bool:
+        """Whether the search for a start goes on."""
+        return not self.search.done
 
     def _begin(self) -> None:
         """From the search to the survey."""
         stream = self.stream
         # Without a search, no topic can have a word more often than it occurs.
-        parameter = self.warm.parameter() if self.warm.steps else self.documents.word_counts()
+        parameter = self.search.parameter() if self.search.steps else self.documents.word_counts()
         if self._choose is not None:  # a sampler whose step size depends on where it starts
             stream.use(self._choose(parameter, self.minibatches.fraction), stream.estimator)
-        if self.warm.steps:
+        if self.search.steps:
             stream.begin_at(parameter)
         self._begin_survey()
 
@@ -242,8 +249,8 @@ class StreamFit:
         if self.sampling:
             self.stream.step(batch)
             return
-        self.warm.step(batch.data)
-        if self.warm.done:
+        self.search.step(batch.data)
+        if self.search.done:
             self._begin()
 
     def pack(self) -> dict[str, np.ndarray]:
@@ -253,7 +260,7 @@ class StreamFit:
         facts = np.array([passes, surveyed, stream.steps, self.read, self.sampling, surveying])
         text = json.dumps(describe(stream.sampler)).encode()
         arrays = {"facts": facts, "sampler": np.frombuffer(text, np.uint8)}
-        parts = {"weights": stream.weights.pack(), "warm": self.warm.pack(), "state": stream.state}
+        parts = {"weights": stream.weights.pack(), "search": self.search.pack(), "state": stream.state}
         if self.sampling:
             parts["memory"] = stream.memory
         return arrays | {f"{kind}/{name}": array for kind, kept in parts.items() for name, array in kept.items()}
@@ -264,7 +271,7 @@ class StreamFit:
         description = json.loads(arrays["sampler"].tobytes())
         if self._choose is not None and not is_opaque(description):
             stream.sampler = rebuild(description)  # its step size was chosen at the start of the chain
-        for name, kept in (("weights", stream.weights), ("warm", self.warm)):
+        for name, kept in (("weights", stream.weights), ("search", self.search)):
             kept.unpack(part(arrays, name))
         stream.state, stream.memory = part(arrays, "state"), part(arrays, "memory")
         self.passes, *others = map(float, arrays["facts"])
@@ -276,7 +283,7 @@ class StreamFit:
 
     def draw(self) -> np.ndarray:
         """The topics, topics x words."""
-        return self.stream.draw() if self.sampling else self.warm.phi().T
+        return self.stream.draw() if self.sampling else self.search.phi().T
 
     mean = draw
 

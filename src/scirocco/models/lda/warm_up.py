@@ -31,19 +31,19 @@ class WarmUp:
         self, tokens: int, size: int, alpha: np.ndarray, beta: np.ndarray, *, seed: int, chain: int, passes: float,
         threads: int | None,
     ) -> None:  # fmt: skip
-        self.size, self.threads, self.wanted = size, threads, passes
+        self.size, self.threads, self.passes = size, threads, passes
         self.alpha, self.beta = alpha.astype(np.float32), beta
         rng = generator(seed, Purpose.SEARCH_START, chain)
         level = tokens / max(1, beta.size * alpha.size)
         start = rng.gamma(100.0, 0.01, (beta.size, alpha.size)) * level
         self.counts = RunningCounts(start.astype(np.float32))
         self._lookup = np.full(beta.size, -1)
-        self.steps, self.passes = 0, 0.0
+        self.steps, self.work = 0, 0.0
 
     @property
     def done(self) -> bool:
         """Whether the passes that were wanted are made."""
-        return self.passes >= self.wanted
+        return self.work >= self.passes
 
     def parameter(self, columns: np.ndarray | None = None) -> np.ndarray:
         """The Dirichlet parameter of the topics, words x topics."""
@@ -61,16 +61,16 @@ class WarmUp:
 
     def stop(self) -> None:
         """Do with what there is."""
-        self.wanted = min(self.wanted, self.passes)
+        self.passes = min(self.passes, self.work)
 
     def pack(self) -> dict[str, np.ndarray]:
         """Everything, as arrays."""
-        return self.counts.pack() | {"facts": np.array([self.steps, self.passes, self.wanted])}
+        return self.counts.pack() | {"facts": np.array([self.steps, self.work, self.passes])}
 
     def unpack(self, arrays: dict[str, np.ndarray]) -> None:
         """The inverse of ``pack``."""
         self.counts = RunningCounts.over(arrays)
-        steps, self.passes, self.wanted = map(float, arrays["facts"])
+        steps, self.work, self.passes = map(float, arrays["facts"])
         self.steps = int(steps)
 
     def _move(self, batch: Documents) -> None:
@@ -90,4 +90,4 @@ class WarmUp:
         over_blocks(work, PIECES, self.threads)
         self.counts.add(columns, tables.sum(axis=0) * (self.size / max(1, batch.size)), (OFFSET + self.steps) ** -KAPPA)
         self.steps += 1
-        self.passes += batch.size / max(1, self.size)
+        self.work += batch.size / max(1, self.size)

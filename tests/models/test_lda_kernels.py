@@ -1,0 +1,144 @@
+"""The kernels of kept assignments: vector draws against plain ones; what threads and resuming do not change."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from scirocco.core.compiled import jit
+from scirocco.corpora.documents import Documents
+from scirocco.models.lda import lanes, memory, search
+from scirocco.models.lda.memory import CollapsedGibbs, KeptGibbs
+
+COUNTS = np.random.default_rng(0).poisson(0.25, (400, 60))
+ALPHA, BETA = np.full(12, 0.1), np.full(60, 0.05)
+
+
+def many(documents, collapsed, make):
+    """A compiled loop of draws."""
+    draw = make(documents, collapsed)
+
+    @jit
+    def loop(near, scale, table, heights, uniforms, out):
+        for i in range(len(uniforms)):
+            if documents == 2:
+                words, betas = (np.int64(1), np.int64(3)), (np.float32(0.05), np.float32(0.2))
+                found = draw(near, scale, table, words, betas, heights, (uniforms[i, 0], uniforms[i, 1]))
+                out[i, 1] = found[1]
+            else:
+                words, betas = (np.int64(1),), (np.float32(0.05),)
+                found = draw(near, scale, table, words, betas, heights, (uniforms[i, 0],))
+            out[i, 0] = found[0]
+
+    return loop
+
+
+@pytest.mark.parametrize("collapsed", [False, True])
+@pytest.mark.parametrize("documents", [1, 2])
+def test_vector_draws_have_the_law_and_the_bits_of_plain_ones(documents, collapsed):
+    vector, plain = (many(documents, collapsed, make) for make in (lanes._vector_draw, lanes.plain_draw))
+    rng = np.random.default_rng(1)
+    for topics in (1, 2, 8, 9, 50):
+        width = lanes.padded(topics)
+        near, heights = np.zeros((2, width), np.float32), np.zeros((2, width), np.float32)
+        near[:, :topics] = rng.gamma(2.0, size=(2, topics))
+        scale = np.zeros(width, np.float32)
+        scale[:topics] = rng.random(topics) + 0.5
+        table = np.zeros((5, width), np.int32 if collapsed else np.float32)
+        table[:, :topics] = rng.integers(1, 9, (5, topics))
+        uniforms = (rng.integers(0, 2**24, (20_000, 2)) * 2.0**-24).astype(np.float32)
+        found, same = (np.zeros((20_000, 2), np.int64) for _ in range(2))
+        vector(near, scale, table, heights, uniforms, found)
+        plain(near, scale, table, heights, uniforms, same)
+        np.testing.assert_array_equal(found, same)
+        for i, (word, beta) in enumerate(((1, 0.05), (3, 0.2))[:documents]):
+            weight = near[i].astype(float) * ((table[word] + beta) * scale if collapsed else table[word])
+            expected = 20_000 * weight[:topics] / weight.sum()
+            assert found[:, i].max() < topics
+            if topics > 1:
+                assert stats.chisquare(np.bincount(found[:, i], minlength=topics), expected).pvalue > 1e-4
+
+
+def chain_of(kind=KeptGibbs, **settings):
+    options = {"seed": 1, "chain": 0, "search_passes": 6.0, "batch_size": None, "threads": 1} | settings
+    return kind(Documents.of(COUNTS), ALPHA, BETA, **options)
+
+
+def searched(chain):
+    while chain.searching:
+        chain.step()
+    return chain
+
+
+@pytest.mark.parametrize("blocks", [1, 8])
+def test_the_search_does_not_depend_on_the_threads(monkeypatch, blocks):
+    monkeypatch.setattr(search, "BLOCKS", blocks)
+    monkeypatch.setattr(search, "PARALLEL", 1e-3)  # of so few tokens: in blocks all the same
+    chains = [searched(chain_of(threads=threads)) for threads in (1, 2, 4)]
+    table = np.zeros_like(chains[0].kept.table)
+    np.add.at(table, (chains[0].kept.codes, chains[0].kept.labels), 1)
+    np.testing.assert_array_equal(chains[0].kept.table, table)  # blocks are put together without a loss
+    np.testing.assert_array_equal(chains[0].kept.totals, table.sum(axis=0)[:12])
+    for other in chains[1:]:
+        np.testing.assert_array_equal(chains[0].kept.labels, other.kept.labels)
+
+
+@pytest.mark.parametrize("kind", [KeptGibbs, CollapsedGibbs])
+@pytest.mark.parametrize("steps", [1, 7, 40, 200])
+def test_a_chain_goes_on_from_anywhere(kind, steps):
+    chain, again = chain_of(kind), chain_of(kind)
+    for _ in range(steps):
+        chain.step()
+    again.unpack({name: array.copy() for name, array in chain.pack().items()})
+    for _ in range(30):
+        chain.step()
+        again.step()
+    np.testing.assert_array_equal(chain.kept.labels, again.kept.labels)
+    np.testing.assert_array_equal(chain.draw(), again.draw())
+    assert chain.passes == again.passes
+
+
+def test_a_search_without_work_assigns_everything():
+    chain = searched(chain_of(search_passes=0.0))
+    assert chain.search.work == pytest.approx(1)
+    assert chain.kept.totals.sum() == COUNTS.sum()
+
+
+def test_many_topics_are_swept_by_those_of_the_document(monkeypatch):
+    # The same posterior by the other kernel: means of what does not depend on the labels.
+    found = []
+    for most in (1024, 0):
+        monkeypatch.setattr(memory, "MOST_DENSE", most)
+        chain, likely = searched(chain_of()), []
+        for _ in range(1500):
+            chain.step()
+            near = np.zeros((400, 12))
+            np.add.at(near, (np.repeat(np.arange(400), np.diff(chain.token_starts)), chain.kept.labels), 1)
+            likely.append(np.square(near).sum())
+        parts = np.array(likely[300:]).reshape(12, -1).mean(axis=1)
+        found.append((parts.mean(), parts.std(ddof=1) / np.sqrt(12)))
+    (dense, dense_error), (sparse, sparse_error) = found
+    assert abs(dense - sparse) < 4.5 * np.hypot(dense_error, sparse_error)
+    assert dense_error < 0.02 * dense
+
+
+def test_a_machine_without_vectors_has_the_same_draws():
+    code = (
+        "import numpy as np, scirocco as sc\n"
+        "counts = np.random.default_rng(0).poisson(0.3, (60, 40))\n"
+        "for sampler in ('gibbs', 'collapsed'):\n"
+        "    model = sc.LDA(5, sampler=sampler, max_iter=6, random_state=0).fit(counts)\n"
+        "    print(model.components_.tobytes().hex())\n"
+    )
+    printed = [
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+            env=os.environ | {"SCIROCCO_VECTORS": vectors},
+        ).stdout
+        for vectors in ("on", "off")
+    ]  # fmt: skip
+    assert printed[0] == printed[1]
+    assert len(printed[0]) > 1000
