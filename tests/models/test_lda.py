@@ -9,7 +9,7 @@ from scipy.stats import beta as beta_law
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import scirocco as sc
-from scirocco.models.lda.alignment import align
+from scirocco.models.lda.agreement import align
 from scirocco.run.second_half import SecondHalf
 
 

@@ -7,7 +7,7 @@ import scirocco as sc
 from scirocco.corpora.documents import Documents
 from scirocco.counts.estimators import Plain
 from scirocco.counts.minibatches import InMemory, Minibatch
-from scirocco.models.lda.alignment import align
+from scirocco.models.lda.agreement import align
 from scirocco.models.lda.memory import KeptGibbs
 from scirocco.models.lda.stream import StreamChain
 from scirocco.simplex import SCIR, SCIRCV, Counts, Natural

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from scirocco.core.clock import Clock
-from scirocco.models.lda.alignment import align
+from scirocco.models.lda.agreement import align
 from scirocco.run.engine import Chunk, Engine
 from scirocco.run.moments import Moments
 from scirocco.run.second_half import SecondHalf

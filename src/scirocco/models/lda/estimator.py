@@ -24,6 +24,7 @@ from scirocco.counts.estimators import chosen_estimator
 from scirocco.counts.minibatches import Minibatch
 from scirocco.models.home import Home
 from scirocco.models.lda import evaluation, storage
+from scirocco.models.lda.agreement import Agreement
 from scirocco.models.lda.choosing import IN_MEMORY, NATURAL, SAMPLERS, automatic, stream_sampler
 from scirocco.models.lda.engine import TOPICS
 from scirocco.models.lda.fitting import fit_topics, named_topics
@@ -72,6 +73,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     ----------
     components_ : posterior mean of the topics, (topic, word); rows sum to 1.
     posterior_ : draws of the topics, an ``xarray.Dataset`` with ``topics`` (chain, draw, topic, word).
+    agreement_ : which topics the chains agree on, and how far; printed as a report. Topics that a chain does not share
+        with the first are left out of averages and intervals.
     trace_ : the run: draws, statistics of the records, moments, why it stopped; not after ``load`` and ``partial_fit``.
     inflation_ : of stream samplers whose law is known, the predicted sd of each word in each topic over that of the
         posterior, (topic, word): what the noise of minibatches adds. None for the others; exact ones have 1.
@@ -177,6 +180,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             self.posterior_ = named_topics(half.draws()[TOPICS][None], self)
             mean = half.mean()[TOPICS]
             self.components_ = mean / mean.sum(axis=1, keepdims=True)
+            self.agreement_ = Agreement.of([self.components_], self.posterior_[TOPICS].values)
         self.word_counts_ = self._words.copy()
         self.n_iter_ = self.documents_seen_ / total
         return self
@@ -288,14 +292,15 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
     # Using.
 
-    def _topics(self) -> np.ndarray:
-        """The draws of the topics of all chains, (draw, topic, word)."""
-        values = self.posterior_[TOPICS].values
-        return values.reshape(-1, *values.shape[2:])
+    def _draws(self, most: int, *, one_order: bool = False) -> np.ndarray:
+        """At most so many draws of the topics, spread evenly over chains and time.
 
-    def _draws(self, most: int) -> np.ndarray:
-        """At most so many draws of the topics, spread evenly over chains and time."""
-        every = self._topics()
+        With ``one_order`` topic k must mean the same in all: chains that have a stranger in its place are left out.
+        """
+        values = self.posterior_[TOPICS].values
+        if one_order:
+            values = values[self.agreement_.matched.all(axis=1)]
+        every = values.reshape(-1, *values.shape[2:])
         return every[np.unique(np.linspace(0, len(every) - 1, min(most, len(every))).astype(int))]
 
     def transform(self, X: Any) -> np.ndarray:
@@ -303,7 +308,11 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         check_is_fitted(self)
         documents = self._documents(X, reset=False)
         found = evaluation.document_topics(
-            self._draws(TRANSFORM_DRAWS), self.alpha_, documents, seed=self._fixed_seed(), threads=self._threads
+            self._draws(TRANSFORM_DRAWS, one_order=True),
+            self.alpha_,
+            documents,
+            seed=self._fixed_seed(),
+            threads=self._threads,
         )
         return found.mean(axis=0)
 
@@ -356,17 +365,18 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         """For each topic its ``n`` most probable words: (word, mean, lower, upper end of the credible interval).
 
         Intervals are those of a beta law with the mean and the variance of the draws, a little wider for being few.
+        ``agreement_.intervals`` says for each topic whether they are about one chain's mode or about all chains.
         """
         check_is_fitted(self)
         require_count("n", n)
         if not 0 < level < 1:
             raise ValueError(f"level must lie strictly between 0 and 1; got {level!r}")
         names = self._names(vocabulary)
-        draws = self._topics()
-        topics = []
+        draws, topics = self.posterior_[TOPICS].values, []
         for k, mean in enumerate(self.components_):
             best = np.argsort(-mean, kind="stable")[:n]
-            low, high = evaluation.interval(mean[best], draws[:, k, best].astype(np.float64), level)
+            own = draws[self.agreement_.matched[:, k], :, k][..., best].reshape(-1, len(best))
+            low, high = evaluation.interval(mean[best], own.astype(np.float64), level)
             topics.append(
                 [
                     (int(w) if names is None else names[w], float(mean[w]), float(a), float(b))
@@ -384,14 +394,22 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         return names
 
     def summary(self, n: int = 5, vocabulary: Any = None) -> Summary:
-        """Mean, sd, ESS and R-hat of the ``n`` first words of each topic; R-hat needs several chains to mean much."""
+        """Mean, sd, ESS and R-hat of the ``n`` first words of each topic, and which topics the chains agree on.
+
+        Each topic is that of the chains that have it (column ``chains``); R-hat needs several to mean much.
+        """
+        import pandas as pd
+
         check_is_fitted(self)
         require_count("n", n)
         names, values = self._names(vocabulary), self.posterior_[TOPICS].values
-        best = np.argsort(-self.components_, axis=1, kind="stable")[:, :n]
-        labels = [f"topic {k}: {w if names is None else names[w]}" for k, row in enumerate(best) for w in row]
-        chosen = np.concatenate([values[:, :, k, row] for k, row in enumerate(best)], axis=2, dtype=np.float64)
-        return table_of(chosen, labels)
+        tables = []
+        for k, mean in enumerate(self.components_):
+            row, own = np.argsort(-mean, kind="stable")[:n], self.agreement_.matched[:, k]
+            labels = [f"topic {k}: {w if names is None else names[w]}" for w in row]
+            found = table_of(values[own, :, k][..., row].astype(np.float64), labels)
+            tables.append(found.table.assign(chains=int(own.sum())))
+        return Summary(pd.concat(tables), self.agreement_, found.note)
 
     # Keeping.
 

@@ -13,6 +13,7 @@ from scirocco.corpora.store import Corpus
 from scirocco.counts.estimators import chosen_estimator
 from scirocco.counts.minibatches import FromDisk, InMemory, Minibatches
 from scirocco.models.home import Home
+from scirocco.models.lda.agreement import Agreement
 from scirocco.models.lda.blocks import CorpusBlocks
 from scirocco.models.lda.choosing import IN_MEMORY, NATURAL, natural_sampler, stream_sampler
 from scirocco.models.lda.engine import SEARCH_SHARE, TOPICS, TopicEngine, alignments
@@ -79,6 +80,7 @@ def make_chain(
         return make(
             documents, alpha, beta, seed=seed, chain=number, search_passes=search_passes, batch_size=model.batch_size,
             threads=threads, learn=("alpha",) * bool(model.learn_alpha) + ("beta",) * bool(model.learn_beta),
+            record_most=model.max_iter / (4 * model.n_draws),
         )  # fmt: skip
     estimator = "control_variate" if isinstance(kind, str) and kind == "sgld_cv" else model.estimator
     sampler = stream_sampler(kind, warm=search_passes > 0)
@@ -118,12 +120,17 @@ def keep(model: Any, engines: list[TopicEngine], trace: Trace, alpha: np.ndarray
         topics = engines[0].chain.draw()
         model.posterior_ = named_topics(topics[None, None], model)
         model.components_ = topics / topics.sum(axis=1, keepdims=True, dtype=np.float64)
+        model.agreement_ = Agreement.of([model.components_], topics[None, None])
         orders, sampled = [np.arange(len(topics))], engines[:1]
     else:
         orders = alignments([engine.second_half.moments() for engine in sampled])
-        model.posterior_ = xr.Dataset({TOPICS: named_topics(trace.posterior[TOPICS].values, model)[TOPICS]})
+        draws = trace.posterior[TOPICS].values
+        model.posterior_ = xr.Dataset({TOPICS: named_topics(draws, model)[TOPICS]})
         means = [e.second_half.mean()[TOPICS][order] for e, order in zip(sampled, orders, strict=True)]
-        model.components_ = np.mean([mean / mean.sum(axis=1, keepdims=True) for mean in means], axis=0)
+        means = [mean / mean.sum(axis=1, keepdims=True) for mean in means]
+        model.agreement_ = Agreement.of(means, draws)
+        shares = model.agreement_.matched / model.agreement_.matched.sum(axis=0)  # of strangers 0
+        model.components_ = np.einsum("ck,ckw->kw", shares, np.array(means))
     chains = [engine.chain for engine in sampled]
     learnt = [chain.alpha[order] for chain, order in zip(chains, orders, strict=True)]
     model.alpha_ = np.asarray(np.mean(learnt, axis=0, dtype=np.float64)) if model.learn_alpha else alpha
@@ -139,6 +146,13 @@ def keep(model: Any, engines: list[TopicEngine], trace: Trace, alpha: np.ndarray
                 "means, not intervals, from this fit, or a smaller step size, a larger batch_size, sampler='gibbs'",
                 stacklevel=5,
             )
+    lost = float(np.mean(~model.agreement_.reproduced))
+    if model.agreement_.chains > 1 and lost > 0.5:
+        warnings.warn(
+            f"{lost:.0%} of the topics are not found by all {model.agreement_.chains} chains (agreement_): each chain "
+            "stays in a mode of its own. Give them more time, fewer topics, or take the topics that are found by all",
+            stacklevel=5,
+        )
     model.n_iter_ = max(engine.work[0] for engine in engines)
 
 

@@ -38,7 +38,7 @@ class KeptGibbs:
 
     def __init__(
         self, documents: Documents, alpha: np.ndarray, beta: np.ndarray, *, seed: int, chain: int, search_passes: float,
-        batch_size: int | None, threads: int | None, learn: tuple[str, ...] = (),
+        batch_size: int | None, threads: int | None, learn: tuple[str, ...] = (), record_most: float = 1.0,
     ) -> None:  # fmt: skip
         self.threads, self.learn = threads, learn
         self.alpha, self.beta = alpha.astype(np.float32), beta
@@ -68,7 +68,8 @@ class KeptGibbs:
         self.position = 0
         self.sampled = 0.0  # passes of the sampler itself
         # Passes from record to record: each goes through all words and topics, and may take a tenth of the time.
-        self.record_every = max(1.0, RECORD_COST * self.kept.used.size / max(1, self.tokens))
+        costly = RECORD_COST * self.kept.used.size / max(1, self.tokens)
+        self.record_every = max(1.0, min(costly, record_most))
         self._columns: dict[int, np.ndarray] = {}
 
     def _padded_alpha(self) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from scirocco.models import storage
+from scirocco.models.lda.agreement import Agreement
 from scirocco.models.lda.engine import TOPICS
 from scirocco.models.lda.fitting import named_topics
 
@@ -21,7 +22,7 @@ def write(model: Any, path: Path) -> None:
     facts = {name: getattr(model, name) for name in FACTS if hasattr(model, name)}
     facts |= {name: [str(word) for word in getattr(model, name)] for name in NAMES if hasattr(model, name)}
     arrays: dict[str, Any] = {name: getattr(model, name) for name in ARRAYS}
-    arrays["topics"] = model.posterior_[TOPICS].values
+    arrays |= {"topics": model.posterior_[TOPICS].values, **model.agreement_.pack()}
     if model.inflation_ is not None:
         arrays["inflation_"] = model.inflation_
     storage.write(model, path, facts, arrays)
@@ -45,4 +46,4 @@ def _restore(model: Any, meta: dict[str, Any], arrays: dict[str, np.ndarray]) ->
     for name in NAMES:
         if name in meta:
             setattr(model, name, np.array(meta[name], dtype=object))
-    model.posterior_ = named_topics(arrays["topics"], model)
+    model.posterior_, model.agreement_ = named_topics(arrays["topics"], model), Agreement.unpack(arrays)

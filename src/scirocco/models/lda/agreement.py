@@ -1,0 +1,109 @@
+"""Do chains find the same topics? Topics have no order, and a chain stays in the mode that it found.
+
+The topics of every chain are matched one to one with those of the first, by the Hellinger affinity of their words. A
+pair is a match only if the two share more than half of their probability,
+
+    total variation  1/2 sum_w |phi_kw - phi'_kw| < 1/2
+
+otherwise the first chain's topic has no partner there: it is a stranger that stands in its place, and is never averaged
+with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from scirocco.run import convergence
+
+STRANGERS = 0.5  # total variation
+FIRST_WORDS = 10
+LISTED = 10  # topics named in a report
+FEWEST_DRAWS = 4  # of a chain, for R-hat
+WITHIN, ACROSS = "within this chain's mode", "across chains"
+
+
+def align(reference: np.ndarray, topics: np.ndarray) -> np.ndarray:
+    """The order of ``topics`` that matches those of ``reference`` best, by the Hellinger affinity of their words."""
+    affinity = np.sqrt(reference) @ np.sqrt(topics).T
+    return np.asarray(linear_sum_assignment(-affinity)[1])
+
+
+@dataclass(frozen=True, eq=False)
+class Agreement:
+    """How far the topics of several chains, in the order of the first, are the same.
+
+    ``matched``, ``total_variation`` and ``overlap`` (of the ten first words) are (chain, topic), between each chain and
+    the first; ``rhat`` has for each topic the median R-hat of its first words over the chains that match, NaN where
+    none does.
+    """
+
+    matched: np.ndarray
+    total_variation: np.ndarray
+    overlap: np.ndarray
+    rhat: np.ndarray
+
+    @classmethod
+    def of(cls, means: Sequence[np.ndarray], draws: np.ndarray) -> Agreement:
+        """Of the mean topics of each chain, (topic, word), and the draws (chain, draw, topic, word), both aligned."""
+        first = means[0]
+        variation = np.array([np.abs(mean - first).sum(axis=1) / 2 for mean in means])
+        best = [np.argsort(-mean, axis=1, kind="stable")[:, :FIRST_WORDS] for mean in means]
+        overlap = np.array([
+            [len(np.intersect1d(a, b)) / len(a) for a, b in zip(best[0], other, strict=True)] for other in best
+        ])  # fmt: skip
+        matched = variation < STRANGERS
+        rhat = np.full(len(first), np.nan)
+        if draws.shape[1] >= FEWEST_DRAWS:
+            for k in np.flatnonzero(matched[1:].any(axis=0)):
+                values = draws[:, :, k][:, :, best[0][k]]
+                rhat[k] = np.median(convergence.rhat(values[matched[:, k]].astype(np.float64)))
+        return cls(matched, variation, overlap, rhat)
+
+    @property
+    def chains(self) -> int:
+        """How many were compared."""
+        return len(self.matched)
+
+    @property
+    def reproduced(self) -> np.ndarray:
+        """Topics that all chains have found."""
+        return np.asarray(self.matched.all(axis=0)) & (self.chains > 1)
+
+    @property
+    def intervals(self) -> list[str]:
+        """What the intervals of each topic are about."""
+        return [ACROSS if found else WITHIN for found in self.reproduced]
+
+    def pack(self) -> dict[str, np.ndarray]:
+        """Its arrays, by name."""
+        return {f"agreement_{field.name}": getattr(self, field.name) for field in fields(self)}
+
+    @classmethod
+    def unpack(cls, arrays: dict[str, np.ndarray]) -> Agreement:
+        """The inverse of ``pack``."""
+        return cls(**{field.name: arrays[f"agreement_{field.name}"] for field in fields(cls)})
+
+    def __str__(self) -> str:
+        if self.chains == 1:
+            return f"agreement between chains: not measured (one chain); intervals are {WITHIN}"
+        topics, lost = self.matched.shape[1], np.flatnonzero(~self.reproduced)
+        lines = [f"agreement between {self.chains} chains: {topics - len(lost)} of {topics} topics are found by all"]
+        kept = self.reproduced
+        if kept.any():
+            worst = np.nanmax(self.rhat[kept]) if np.isfinite(self.rhat[kept]).any() else np.nan
+            variation, overlap = self.total_variation[1:, kept].mean(), self.overlap[1:, kept].mean()
+            lines.append(
+                f"  these differ by a total variation of {variation:.2f} and share {overlap:.0%} of their ten first words"
+                + (f"; largest R-hat (median of a topic's first words) {worst:.2f}" if np.isfinite(worst) else "")
+                + f"; their intervals are {ACROSS}"
+            )
+        if len(lost):
+            named = ", ".join(map(str, lost[:LISTED])) + (", ..." if len(lost) > LISTED else "")
+            lines.append(f"  without a partner in some chain: topics {named}; their intervals are {WITHIN}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
