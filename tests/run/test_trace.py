@@ -9,6 +9,7 @@ import pytest
 import xarray as xr
 
 import scirocco as sc
+from scirocco.diagnostics import ess, rhat
 from scirocco.integrators.law import euler_variance
 from scirocco.run.moments import Moments
 from scirocco.run.trace import Trace
@@ -91,6 +92,27 @@ def test_arviz_1(monkeypatch):
     np.testing.assert_allclose(table["r_hat"], arviz_stats.rhat(tree)["x"].values)
     np.testing.assert_allclose(table["ess_bulk"], arviz_stats.ess(tree)["x"].values)
     np.testing.assert_allclose(table["ess_tail"], arviz_stats.ess(tree, method="tail", prob=(0.05, 0.95))["x"].values)
+
+
+@pytest.mark.parametrize("draws", [4, 7, 15, 16, 101])
+def test_ess_and_r_hat_are_arviz_own_to_the_last_bit(draws):
+    import arviz_stats.base
+
+    arviz, x = arviz_stats.base.array_stats, np.random.default_rng(draws).normal(size=(5, draws, 8))
+    x[..., 1] = x[..., 1].cumsum(axis=1)
+    x[:, 1:, 2] -= 0.9 * x[:, :-1, 2]
+    x[..., 3] = np.round(x[..., 3])  # ties
+    x[..., 4] = x[..., 4] > 1
+    x[0, 0, 5], x[0, 0, 6], x[..., 7] = np.nan, np.inf, 3.0
+    with np.errstate(all="ignore"):
+        for method, options in {"bulk": {}, "mean": {}, "median": {}, "sd": {}, "tail": {"prob": (0.05, 0.95)}}.items():
+            np.testing.assert_array_equal(ess(x, method), arviz.ess(x, 0, 1, method=method, **options))
+        np.testing.assert_array_equal(rhat(x), arviz.rhat(x, 0, 1))
+        half = draws // 2
+        halves = np.concatenate([x[:1, :half], x[:1, half : 2 * half]])
+        np.testing.assert_array_equal(rhat(x[:1]), arviz.rhat(halves, 0, 1))
+    with pytest.raises(ValueError, match="method must be one of"):
+        ess(x, "best")
 
 
 def test_summary_of_independent_draws():
