@@ -10,8 +10,6 @@ from enum import IntEnum
 
 import numpy as np
 
-from scirocco.core.random import make_key
-
 
 class Purpose(IntEnum):
     """What a stream of random numbers is for."""
@@ -62,6 +60,12 @@ class Purpose(IntEnum):
 def generator(seed: int, purpose: Purpose, *path: int) -> np.random.Generator:
     """NumPy's generator of a stream."""
     return np.random.default_rng(_sequence(seed, purpose, *path))
+
+
+def make_key(seed: int, *path: int) -> np.ndarray:
+    """The key of a seed and a path for Numba."""
+    # The length is part of it: a sequence of seeds does not tell trailing zeros from nothing.
+    return np.random.SeedSequence([seed, len(path), *path]).generate_state(4, np.uint64)
 
 
 def stream_key(seed: int, purpose: Purpose, *path: int) -> np.ndarray:

@@ -16,12 +16,6 @@ from numba import uint64
 from scirocco.core.compiled import inlined
 
 
-def make_key(seed: int, *path: int) -> np.ndarray:
-    """The key of a seed and a path."""
-    # The length is part of it: a sequence of seeds does not tell trailing zeros from nothing.
-    return np.random.SeedSequence([seed, len(path), *path]).generate_state(4, np.uint64)
-
-
 @inlined
 def _mixed(z: Any) -> Any:
     """The finaliser of SplitMix64: a bijection of the 64-bit words that scatters neighbours."""
