@@ -238,12 +238,18 @@ def test_resume_of_codes_refuses_what_it_would_ignore(tmp_path):
 # Compiled once.
 
 
-def test_a_second_run_compiles_nothing():
-    """Other data, numbers and seeds, the same functions, shapes and kinds of parts."""
-    compiled = []
+@pytest.fixture
+def compiled():
+    """The programs that were compiled since."""
+    events = []
     jax.monitoring.register_event_duration_secs_listener(
-        lambda event, seconds, **_: compiled.append(event) if event.endswith("backend_compile_duration") else None
+        lambda event, seconds, **_: events.append(event) if event.endswith("backend_compile_duration") else None
     )
+    return events
+
+
+def test_a_second_run_compiles_nothing(compiled):
+    """Other data, numbers and seeds, the same functions, shapes and kinds of parts."""
 
     def once(shift, h, seed, auto):
         target = sc.Target(log_prior, log_likelihood, X + np.float32(shift))
@@ -256,3 +262,20 @@ def test_a_second_run_compiles_nothing():
         assert before > 0
         once(0.3, 0.02, 1, auto)
         assert len(compiled) == before
+
+
+def test_other_strata_compile_nothing(compiled):
+    """Strata are found anew for each seed: their sizes are arguments of the program."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2000, 3)).astype(np.float32)
+    target = sc.Target(log_prior, lambda w, row: -jax.nn.softplus(row[:2] @ w * jnp.sign(row[2])), x)
+    found = []
+    for seed in (0, 1):
+        before = len(compiled)
+        trace = sc.sample(
+            target, sc.UnderdampedLangevin("auto"), jnp.zeros(2), num_samples=50, batch_size=100, seed=seed
+        )  # fmt: skip
+        found.append(trace.tuning.strata)
+    assert len(compiled) == before
+    assert found[0] != found[1]
+    assert len(found[0]) == len(found[1]) > 1
