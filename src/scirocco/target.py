@@ -136,12 +136,13 @@ class Target(PureDensity):
     def passes(self) -> Iterator[Batch]:
         """All rows once, in batches of equal shape; the padding of the last one has weight 0."""
         rows = self.pass_rows
+        indices = jax.device_put(np.arange(rows, dtype=np.int32))
         for piece in self.source.in_order(rows):
             poll()
             missing = rows - jax.tree.leaves(piece)[0].shape[0]
             weights = (np.arange(rows) < rows - missing).astype(np.float32)
             padded = jax.tree.map(lambda a, k=missing: np.concatenate([a, np.repeat(a[:1], k, 0)]) if k else a, piece)
-            yield Batch(padded, jnp.asarray(weights), jnp.arange(rows, dtype=jnp.int32))
+            yield Batch(padded, jax.device_put(weights), indices)
 
     def shuffled(self, rows: int, seed: int, epoch: int = 0) -> Iterator[Data]:
         """Minibatches of an epoch in random order, on the host, for work before a run."""
@@ -201,7 +202,7 @@ class Target(PureDensity):
         if not all_finite(params):
             bad = [name for name, leaf in named_leaves(params).items() if not all_finite(leaf)]
             raise ValueError(f"initial has NaN or infinite values in {', '.join(bad)}")
-        trial = jax.tree.map(jnp.asarray, self.source.first(min(self.size, 8)))
+        trial = jax.device_put(self.source.first(min(self.size, 8)))
         rows = jax.tree.leaves(trial)[0].shape[0]
         prior = _shape("log_prior", self.log_prior, params)
         if prior.shape != ():
@@ -214,8 +215,7 @@ class Target(PureDensity):
                     f"it returned shape {found.shape}"
                 )
         else:
-            row = jax.tree.map(lambda a: a[0], trial)
-            found = _shape("log_likelihood", self.log_likelihood, params, row)
+            found = _shape("log_likelihood", self.log_likelihood, params, self.source.example)
             if found.shape != ():
                 raise ValueError(
                     f"log_likelihood must return a scalar for one example; it returned shape {found.shape}: "

@@ -63,6 +63,7 @@ class Arrays(Source):
             if order is None and not wrap:
                 return jnp.asarray(array)
             rows = np.arange(self.size) if order is None else order
-            return jnp.asarray(array[np.concatenate([rows, rows[:wrap]])])
+            # Not jnp.asarray, which compiles a program for every shape.
+            return jax.device_put(array[np.concatenate([rows, rows[:wrap]])])
 
         return jax.tree.map(place, self.arrays)

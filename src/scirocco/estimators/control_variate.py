@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from scirocco.batches import Batch
@@ -45,7 +46,8 @@ class ControlVariateState(NamedTuple):
 def anchor(target: Target, position: Params, held: Params) -> ControlVariateState:
     """One pass over the data: the state with its centre at ``position``."""
     full = target.full_likelihood_gradient(position, held)
-    return ControlVariateState(position, held, jax.tree.map(lambda g, p: jnp.asarray(g, p.dtype), full, position))
+    rounded = jax.tree.map(lambda g, p: np.asarray(g, p.dtype), full, position)
+    return ControlVariateState(position, held, jax.device_put(rounded))
 
 
 def estimate_around(
@@ -115,7 +117,7 @@ class ControlVariate(Estimator):
         if self.order == 1:
             return state
         dtype = ravel_pytree(position)[0].dtype
-        return state._replace(hessian=jnp.asarray(target.likelihood_hessian(position, held), dtype))
+        return state._replace(hessian=jax.device_put(target.likelihood_hessian(position, held).astype(dtype)))
 
     def blank(self, target: Target, position: Params, held: Params) -> ControlVariateState:
         """Zeros."""

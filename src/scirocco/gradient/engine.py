@@ -107,15 +107,8 @@ class GradientEngine(SteppedEngine):
         """What is stored of a draw."""
         if not hasattr(self, "_variables"):
             kernel = self.kernel
-            position, held = kernel.check(self.example, values=not self._shapes_only)
-
-            def draw(key: Key, data: Data) -> dict[str, Array]:
-                estimator = kernel.estimator.blank(kernel.target, position, held)
-                state = kernel.program.state(key, position, held, estimator)
-                state, info = kernel.program.transition(key, state, data)
-                return self.stored(kernel.program, key, state, info, data)
-
-            shapes = jax.eval_shape(draw, jax.random.key(0), kernel.data_at(0))
+            key, state = kernel.shapes(*kernel.check(self.example, values=not self._shapes_only))
+            shapes = _draw.eval_shape(self.stored, kernel.program, key, state, kernel.data_at(0))
             self._variables = {name: Variable(tuple(v.shape), np.dtype(v.dtype)) for name, v in shapes.items()}
         return self._variables
 
@@ -201,7 +194,7 @@ class GradientEngine(SteppedEngine):
         new, draws, count, reference, first, second, finite = jax.block_until_ready(
             _loop(
                 self.kernel.program, self.recording.leaves(), self._words[Purpose.CHAIN_STEP], state, data,
-                jnp.int32(until), self.stored, self.capacity, len(self.chains) == 1, self._apart,
+                np.int32(until), self.stored, self.capacity, len(self.chains) == 1, self._apart,
             )
         )  # fmt: skip
         made = int(count)
@@ -291,8 +284,8 @@ class GradientEngine(SteppedEngine):
     def mean_state(self, probed: dict[str, np.ndarray]) -> Any:
         """The sampler's state averaged over the probes."""
         leaves, structure = jax.tree.flatten(self._blank().sampler)
-        values = [jnp.asarray(probed[f"sampler/{i}"], leaf.dtype) for i, leaf in enumerate(leaves)]
-        return jax.tree.unflatten(structure, values)
+        values = [probed[f"sampler/{i}"].astype(leaf.dtype) for i, leaf in enumerate(leaves)]
+        return jax.tree.unflatten(structure, jax.device_put(values))
 
     # Keeping.
 
@@ -331,6 +324,13 @@ class GradientEngine(SteppedEngine):
 
 
 # Compiled programs. What differs from run to run in numbers only is an argument.
+
+
+@partial(jax.jit, static_argnums=0)
+def _draw(stored: Stored, program: Program, key: Key, state: ChainState, data: Data) -> dict[str, Array]:
+    """What is stored after one step: for its shapes alone."""
+    state, info = program.transition(key, state, data)
+    return stored(program, key, state, info, data)
 
 
 @jax.jit

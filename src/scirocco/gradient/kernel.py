@@ -103,12 +103,9 @@ class Kernel:
     def _try_a_step(self, position: Params, held: Params) -> None:
         """Trace a step without running it: what does not fit the parameters is found before any work."""
 
-        def start(key: Key) -> ChainState:
-            return self.program.state(key, position, held, self.estimator.blank(self.target, position, held))
-
-        key = jax.random.key(0)
-        state = jax.eval_shape(start, key)
-        after, _ = jax.eval_shape(self.program.transition, key, state, self.data_at(0))
+        key, state = self.shapes(position, held)
+        # The function itself, not a method bound to this program: what was traced for another one need not be again.
+        after, _ = jax.eval_shape(Program.transition, self.program, key, state, self.data_at(0))
         for (path, old), new in zip(
             jax.tree_util.tree_flatten_with_path(state)[0], jax.tree.leaves(after), strict=True
         ):
@@ -117,6 +114,15 @@ class Kernel:
                     f"a step of {type(self.sampler).__name__} changes {jax.tree_util.keystr(path)} from {old.dtype} "
                     f"{old.shape} to {new.dtype} {new.shape}: settings must have the parameters' shapes and dtypes"
                 )
+
+    def shapes(self, position: Params, held: Params) -> tuple[Key, ChainState]:
+        """The shapes of a key and of a chain's state, found without touching the data."""
+
+        def start(key: Key) -> ChainState:
+            return self.program.state(key, position, held, self.estimator.blank(self.target, position, held))
+
+        key = jax.eval_shape(jax.random.key, 0)
+        return key, jax.eval_shape(start, key)
 
     def init(self, key: Key, initial: Params) -> ChainState:
         """A chain that starts at ``initial``, or at the centre if the estimator finds one."""

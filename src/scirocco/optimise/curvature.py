@@ -78,7 +78,8 @@ def _selection(target: Target, rows: int) -> Iterator[Batch]:
     chosen = range(every // 2, pieces, every)
     for number, batch in enumerate(target.passes()):
         if number in chosen:
-            yield batch._replace(weights=batch.weights * np.float32(pieces / len(chosen)))
+            share = np.float32(pieces / len(chosen))
+            yield batch if share == 1 else batch._replace(weights=batch.weights * share)
 
 
 def _full(h: np.ndarray) -> Curvature:

@@ -57,7 +57,7 @@ def find_mode(
 
 def _descend(target: Target, initial: Params, held: Params, optimizer: Any, steps: int, rows: int, seed: int) -> Params:
     position, state = jax.tree.map(jnp.asarray, initial), optimizer.init(initial)
-    weight, indices = jnp.float32(target.size / rows), jnp.arange(rows, dtype=jnp.int32)
+    weight, indices = jax.device_put((np.float32(target.size / rows), np.arange(rows, dtype=np.int32)))
     done = epoch = 0
     while done < steps:
         for data in target.shuffled(rows, seed, epoch):
@@ -117,7 +117,7 @@ def _newton(target: Target, position: Params, held: Params) -> tuple[Params, flo
         return position, np.inf
 
     def slope_at(point: np.ndarray) -> np.ndarray:
-        gradient = target.full_gradient(unravel(jnp.asarray(point, flat.dtype)), held)
+        gradient = target.full_gradient(unravel(jax.device_put(point.astype(flat.dtype))), held)
         return np.asarray(scale.transposed(np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(gradient)])))
 
     point = np.asarray(flat, np.float64)

@@ -158,7 +158,7 @@ def _located(kernel: Kernel, position: Params, held: Params) -> tuple[Params, Cu
         rng = generator(seed, Purpose.BOUNDARY_DRAWS)
         for phi in rng.standard_normal((DRAWS, flat.size)).astype(flat.dtype):
             place = "within a few posterior sds of the mode"
-            _require_inside(target, unravel(flat + found.scale.forward(phi)), held, place)
+            _require_inside(target, unravel(np.asarray(flat) + found.scale.forward(phi)), held, place)
         return mode, found
     except FloatingPointError:
         raise FloatingPointError(
@@ -325,8 +325,13 @@ def _largest(good: Callable[[float], bool]) -> float:
 def _predicted(sampler: Any, noise: np.ndarray, precision: float, temperature: float, epoch: float) -> float:
     """The largest relative error of an sd that the sampler's law predicts where the curvature is ``precision``."""
     lam = np.full(noise.shape, float(precision))
-    state = sampler.init(jax.random.key(0), jnp.zeros(noise.shape, jnp.float32))
-    state = sampler.settled(state, lam, noise)
+    state = sampler.settled(_begun(sampler, noise.shape), lam, noise)
     variance = np.asarray(sampler.stationary_variance(state, lam, noise, epoch), np.float64)
     ratio = np.sqrt(np.maximum(variance, 0) * lam / temperature)
     return float(np.max(np.abs(ratio - 1))) if np.all(np.isfinite(ratio)) else np.inf
+
+
+@partial(jax.jit, static_argnums=1, compiler_options=QUICK)
+def _begun(sampler: Any, shape: tuple[int, ...]) -> Any:
+    """A state of the sampler: one program for all step sizes that are tried."""
+    return sampler.init(jax.random.key(0), jnp.zeros(shape, jnp.float32))
