@@ -1,10 +1,21 @@
-"""Ready models, as scikit-learn estimators."""
+"""Ready models, as scikit-learn estimators.
 
-from scirocco.models.gaussian_mixture import GaussianMixture
-from scirocco.models.lda import LDA
-from scirocco.models.logistic import LogisticRegression
-from scirocco.models.matrix_factorization import MatrixFactorization
-from scirocco.models.neural_network import NeuralNetworkClassifier, NeuralNetworkRegressor
+Each is loaded when first used: only topics need Numba, which takes 0.2 s to load.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+_WHERE = {
+    "LDA": "lda",
+    "GaussianMixture": "gaussian_mixture",
+    "LogisticRegression": "logistic",
+    "MatrixFactorization": "matrix_factorization",
+    "NeuralNetworkClassifier": "neural_network",
+    "NeuralNetworkRegressor": "neural_network",
+}
 
 __all__ = [
     "LDA",
@@ -14,3 +25,22 @@ __all__ = [
     "NeuralNetworkClassifier",
     "NeuralNetworkRegressor",
 ]
+
+if TYPE_CHECKING:
+    from scirocco.models.gaussian_mixture import GaussianMixture
+    from scirocco.models.lda import LDA
+    from scirocco.models.logistic import LogisticRegression
+    from scirocco.models.matrix_factorization import MatrixFactorization
+    from scirocco.models.neural_network import NeuralNetworkClassifier, NeuralNetworkRegressor
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'scirocco.models' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"scirocco.models.{_WHERE[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__
