@@ -67,6 +67,7 @@ def process(code: str, checkout: Path, caches: Path, core: int | None) -> list[f
     """Seconds and computing seconds of the first and the second call of a task."""
     environment = os.environ | {
         "PYTHONPATH": str(checkout / "src"), "NUMBA_CACHE_DIR": str(caches / "numba"), "SCIROCCO_CACHE": str(caches),
+        "PYTHONDONTWRITEBYTECODE": "",  # an installed package has its byte code
     }  # fmt: skip
     timed = textwrap.dedent(TIMER).format(code=textwrap.dedent(code))
     pin = ["taskset", "-c", str(core)] if core is not None else []

@@ -165,6 +165,20 @@ def test_nothing_is_compiled_between_chunks(monkeypatch):
     assert _loop._cache_size() == before + 1
 
 
+def test_a_run_and_its_summary_load_only_what_they_need():
+    """Each of these takes from 0.2 s to a second to load, as long as a short run."""
+    code = """
+        import sys
+        import jax.numpy as jnp, scirocco as sc
+        target = sc.Target(lambda m: -m**2 / 2, lambda m, x: -(x - m)**2 / 2, jnp.arange(10.0))
+        trace = sc.sample(target, sc.SGLD(0.01), jnp.array(4.0), num_samples=10, batch_size=5)
+        str(trace.summary())
+        print({"numba", "sklearn", "scipy.stats", "scipy.optimize", "optax", "arviz", "zarr"} & set(sys.modules))
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
 def test_the_kernel_makes_steps_one_by_one():
     kernel = sc.kernel(TARGET, SGLD, batch_size=20, estimator=sc.SVRG(5))
     state = kernel.init(jax.random.key(0), START)
