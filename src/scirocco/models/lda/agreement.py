@@ -97,7 +97,7 @@ class Agreement:
             worst = np.nanmax(self.rhat[kept]) if np.isfinite(self.rhat[kept]).any() else np.nan
             variation, overlap = self.total_variation[1:, kept].mean(), self.overlap[1:, kept].mean()
             lines.append(
-                f"  these differ by a total variation of {variation:.2f} and share {overlap:.0%} of their ten first words"
+                f"  these differ by a total variation of {variation:.2f}, share {overlap:.0%} of their ten first words"
                 + (f"; largest R-hat (median of a topic's first words) {worst:.2f}" if np.isfinite(worst) else "")
                 + f"; their intervals are {ACROSS}"
             )

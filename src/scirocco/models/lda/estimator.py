@@ -26,6 +26,8 @@ from scirocco.models.home import Home
 from scirocco.models.lda import evaluation, storage
 from scirocco.models.lda.agreement import Agreement
 from scirocco.models.lda.choosing import IN_MEMORY, NATURAL, SAMPLERS, automatic, stream_sampler
+from scirocco.models.lda.documents import document_draws, document_moments, document_topics
+from scirocco.models.lda.effects import Effects, effects
 from scirocco.models.lda.engine import TOPICS
 from scirocco.models.lda.fitting import fit_topics, named_topics
 from scirocco.models.lda.stream import StreamChain
@@ -303,11 +305,19 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         every = values.reshape(-1, *values.shape[2:])
         return every[np.unique(np.linspace(0, len(every) - 1, min(most, len(every))).astype(int))]
 
-    def transform(self, X: Any) -> np.ndarray:
-        """Posterior mean topic weights of documents, averaged over draws of the topics."""
+    def transform(self, X: Any, *, return_std: bool = False) -> Any:
+        """Posterior mean topic weights of documents, averaged over draws of the topics; also their sds if wanted.
+
+        The sds contain the uncertainty of the topics and of the document given them.
+        """
         check_is_fitted(self)
         documents = self._documents(X, reset=False)
-        found = evaluation.document_topics(
+        if return_std:
+            return document_moments(
+                self._draws(TRANSFORM_DRAWS, one_order=True), self.alpha_, documents, seed=self._fixed_seed(),
+                threads=self._threads,
+            )  # fmt: skip
+        found = document_topics(
             self._draws(TRANSFORM_DRAWS, one_order=True),
             self.alpha_,
             documents,
@@ -315,6 +325,36 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             threads=self._threads,
         )
         return found.mean(axis=0)
+
+    def transform_draws(self, X: Any, n: int = 20) -> np.ndarray:
+        """``n`` posterior draws of the topic weights of documents, (draw, document, topic).
+
+        Each comes with a draw of the topics of its own, as far as there are so many; they repeat after that.
+        """
+        check_is_fitted(self)
+        documents = self._documents(X, reset=False)
+        return document_draws(
+            self._repeated(n), self.alpha_, documents, seed=self._fixed_seed(), threads=self._threads
+        )  # fmt: skip
+
+    def effects(self, X: Any, covariates: Any, *, n: int = 50) -> Effects:
+        """How the topic shares of documents depend on ``covariates``, a table with a row for each of them.
+
+        A linear regression of the shares over ``n`` draws of topics and weights, whose uncertainty its intervals
+        contain. Text and categorical columns become one column for each value but the first. Any number of documents
+        takes the same memory beside the counts.
+        """
+        check_is_fitted(self)
+        documents = self._documents(X, reset=False)
+        return effects(
+            self._repeated(n), self.alpha_, documents, covariates, seed=self._fixed_seed(), threads=self._threads
+        )  # fmt: skip
+
+    def _repeated(self, n: int) -> np.ndarray:
+        """Exactly ``n`` draws of the topics that mean the same."""
+        require_count("n", n)
+        found = self._draws(n, one_order=True)
+        return found[np.arange(n) % len(found)]
 
     def _fixed_seed(self) -> int:
         """Transforming twice gives the same answer."""

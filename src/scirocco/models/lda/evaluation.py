@@ -22,42 +22,8 @@ from scirocco.core.compiled import inner, jit, over_blocks
 from scirocco.core.random import open_stream, uniform
 from scirocco.core.seeds import Purpose, stream_key
 from scirocco.corpora.documents import Documents
+from scirocco.models.lda.documents import document_topics, fingerprints
 from scirocco.models.lda.local import pick
-from scirocco.models.lda.stream import fresh_assignments
-
-SWEEPS, SKIPPED = 60, 20
-
-
-def document_topics(
-    draws: np.ndarray, alpha: np.ndarray, documents: Documents, *, seed: int, sweeps: int = SWEEPS,
-    skip_sweeps: int = SKIPPED, threads: int | None = None,
-) -> np.ndarray:  # fmt: skip
-    """Posterior mean topic weights, documents x topics, for each draw of the topics: (draw, document, topic).
-
-    A document's random stream comes from its words, so the result does not depend on the other documents. One without
-    words has the mean of the prior.
-    """
-    small = alpha.astype(np.float32)
-    seeds = _fingerprints(documents)
-    found = np.empty((len(draws), documents.size, alpha.size))
-    for i, topics in enumerate(draws):
-        phi = np.ascontiguousarray(topics.T, dtype=np.float32)
-        _, counts = fresh_assignments(
-            stream_key(seed, Purpose.TRANSFORM_SWEEPS), i, documents, documents.words, phi, small, sweeps, skip_sweeps,
-            seeds=seeds, counted=False, weighed=True, threads=threads,
-        )  # fmt: skip
-        weights = counts / (sweeps - skip_sweeps) + alpha
-        found[i] = weights / weights.sum(axis=1, keepdims=True)
-    return found
-
-
-def _fingerprints(documents: Documents) -> np.ndarray:
-    """A number for each document that depends on its words alone."""
-    mixed = (documents.words.astype(np.uint64) + 1) * np.uint64(0x9E3779B97F4A7C15)
-    mixed ^= mixed >> np.uint64(29)
-    mixed *= 2 * documents.numbers.astype(np.uint64) + 1
-    sums = np.concatenate([[np.uint64(0)], np.cumsum(mixed, dtype=np.uint64)])
-    return ((sums[documents.starts[1:]] - sums[documents.starts[:-1]]) >> np.uint64(2)).astype(np.int64)
 
 
 def completion_perplexity(
@@ -140,7 +106,7 @@ def left_to_right_perplexity(
     """Wallach et al. (2009), with one set of topics; its cost grows with the square of a document's length."""
     phi = np.ascontiguousarray(topics.T, dtype=np.float64)
     scores, limit = np.zeros(documents.size), int(documents.lengths.max(initial=1))
-    key, seeds = stream_key(seed, Purpose.LEFT_TO_RIGHT), _fingerprints(documents)
+    key, seeds = stream_key(seed, Purpose.LEFT_TO_RIGHT), fingerprints(documents)
     over_blocks(
         lambda first, last: _left_to_right(
             key, first, last, seeds, documents.starts, documents.words, documents.numbers, phi,

@@ -145,13 +145,14 @@ def sweep_kept(
 @jit
 def sweep_fresh(
     key: Any, step: int, first: int, last: int, seeds: Any, starts: Any, words: Any, numbers: Any, phi: Any,
-    masses: Any, alpha: Any, sweeps: int, skip_sweeps: int, table: Any, weights: Any, limit: int,
+    masses: Any, alpha: Any, sweeps: int, skip_sweeps: int, table: Any, weights: Any, squares: Any, limit: int,
 ) -> None:  # fmt: skip
     """Gibbs sweeps on documents that come without assignments, given as words with their numbers of occurrences.
 
-    After ``skip_sweeps`` sweeps, each adds the counts of its assignments to ``table`` (words x topics) and the
-    documents' topic counts to ``weights`` (documents x topics); either may be empty. ``seeds`` names each document's
-    random stream, so that its result can be made to depend on the document alone. ``limit`` is the most tokens.
+    After ``skip_sweeps`` sweeps, each adds the counts of its assignments to ``table`` (words x topics), the documents'
+    topic counts to ``weights`` and their squares to ``squares`` (documents x topics); any may be empty. ``seeds`` names
+    each document's random stream, so that its result can be made to depend on the document alone. ``limit`` is the most
+    tokens.
     """
     topics = phi.shape[1]
     active, place = np.empty(topics, np.int64), np.full(topics, -1)
@@ -175,6 +176,12 @@ def sweep_fresh(
                 if weights.size:
                     for t in range(n):
                         weights[d, z[t]] += 1
+                if squares.size:  # n^2 as the sum of 1, 3, 5, ...
+                    for k in range(topics):
+                        present[k] = 0.0
+                    for t in range(n):
+                        squares[d, z[t]] += 2 * np.int64(present[z[t]]) + 1
+                        present[z[t]] += 1.0
 
 
 @fast_sums

@@ -298,16 +298,18 @@ class StreamFit:
 def fresh_assignments(
     key: np.ndarray, step: int, documents: Documents, places: np.ndarray, phi: np.ndarray, alpha: np.ndarray,
     sweeps: int, skip_sweeps: int, *, seeds: np.ndarray | None = None, counted: bool = True, weighed: bool = False,
-    apart: bool = False, threads: int | None = None,
+    squares: np.ndarray | None = None, apart: bool = False, threads: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Summed over the sweeps that are counted: counts by place and topic, and by document and topic.
 
-    ``apart`` says that no two documents share a place, so that all threads may count in one table.
+    ``apart`` says that no two documents share a place, so that all threads may count in one table. Squares of the
+    counts by document and topic are added to ``squares``.
     """
     masses = local.word_masses(phi, alpha)
     borders = np.linspace(0, documents.size, PIECES + 1).astype(int)
     tables = np.zeros((PIECES if counted and not apart else 1, *(phi.shape if counted else (0, 0))), np.int32)
     weights = np.zeros((documents.size if weighed else 0, alpha.size), np.int32)
+    squares = np.zeros((0, alpha.size), np.int64) if squares is None else squares
     seeds = np.arange(documents.size) if seeds is None else seeds
     limit = int(documents.lengths.max(initial=1))
 
@@ -315,7 +317,8 @@ def fresh_assignments(
         for piece in range(first, last):
             local.sweep_fresh(
                 key, step, borders[piece], borders[piece + 1], seeds, documents.starts, places, documents.numbers, phi,
-                masses, alpha, sweeps, skip_sweeps, tables[piece % len(tables)], weights, limit,
+                masses, alpha, sweeps, skip_sweeps, tables[piece % len(tables)], weights, squares,
+                limit,
             )  # fmt: skip
 
     over_blocks(work, PIECES, threads)

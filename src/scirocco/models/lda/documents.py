@@ -1,0 +1,114 @@
+"""The topics of documents, with their uncertainty.
+
+Given topics phi, Gibbs sweeps over a document's tokens give counts n_k, and its weights are eta | n ~ Dirichlet(alpha +
+n). With m_k = (n_k + alpha_k) / (N + A),
+
+    E eta_k = E m_k,    Var eta_k = E m_k (1 - m_k) / (N + A + 1) + Var m_k
+
+where E and Var on the right run over sweeps and over draws of the topics: the uncertainty of both is in it.
+
+A document's random stream comes from its words, so that its result depends on itself alone, whatever else is asked for
+in the same call. One without words has the law of the prior.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from scirocco.core.compiled import jit, over_blocks
+from scirocco.core.random import gamma, open_stream
+from scirocco.core.seeds import Purpose, stream_key
+from scirocco.corpora.documents import Documents
+from scirocco.models.lda.stream import fresh_assignments
+
+SWEEPS, SKIPPED = 60, 20
+AT_ONCE = 4096  # documents, where something is summed over all
+
+
+@jit
+def _draw_weights(key: Any, step: int, seeds: Any, weights: Any, first: int, last: int) -> None:
+    """In place of the Dirichlet parameters of documents ``first`` to ``last``, draws."""
+    for d in range(first, last):
+        s = open_stream(key, step, seeds[d])
+        total = 0.0
+        for k in range(weights.shape[1]):
+            weights[d, k] = gamma(s, weights[d, k])
+            total += weights[d, k]
+        for k in range(weights.shape[1]):
+            weights[d, k] /= total
+
+
+def document_topics(
+    draws: np.ndarray, alpha: np.ndarray, documents: Documents, *, seed: int, sweeps: int = SWEEPS,
+    skip_sweeps: int = SKIPPED, threads: int | None = None,
+) -> np.ndarray:  # fmt: skip
+    """Posterior mean topic weights for each draw of the topics: (draw, document, topic)."""
+    found = np.empty((len(draws), documents.size, alpha.size))
+    for i, topics in enumerate(draws):
+        counts = _swept(i, topics, alpha, documents, seed, sweeps, skip_sweeps, None, threads)
+        weights = counts / (sweeps - skip_sweeps) + alpha
+        found[i] = weights / weights.sum(axis=1, keepdims=True)
+    return found
+
+
+def document_moments(
+    draws: np.ndarray, alpha: np.ndarray, documents: Documents, *, seed: int, threads: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Posterior means and sds of the topic weights, documents x topics."""
+    first, second, inside = (np.zeros((documents.size, alpha.size)) for _ in range(3))
+    total = (documents.lengths + alpha.sum())[:, None]
+    kept = SWEEPS - SKIPPED
+    for i, topics in enumerate(draws):
+        squares = np.zeros((documents.size, alpha.size), np.int64)
+        counts = _swept(i, topics, alpha, documents, seed, SWEEPS, SKIPPED, squares, threads) / kept
+        mean = (counts + alpha) / total
+        square = (squares / kept + 2 * alpha * counts + alpha**2) / total**2
+        first += mean / len(draws)
+        second += square / len(draws)
+        inside += (mean - square) / (total + 1) / len(draws)
+    return first, np.sqrt(np.maximum(inside + second - first**2, 0.0))
+
+
+def document_draws(
+    draws: np.ndarray, alpha: np.ndarray, documents: Documents, *, seed: int, threads: int | None = None
+) -> np.ndarray:
+    """One draw of the topic weights for each draw of the topics: (draw, document, topic)."""
+    key, seeds = stream_key(seed, Purpose.TRANSFORM_WEIGHTS), fingerprints(documents)
+    found = np.empty((len(draws), documents.size, alpha.size))
+    for i, topics in enumerate(draws):
+        found[i] = _swept(i, topics, alpha, documents, seed, SWEEPS, SWEEPS - 1, None, threads) + alpha
+        over_blocks(partial(_draw_weights, key, i, seeds, found[i]), documents.size, threads)
+    return found
+
+
+def in_parts(documents: Documents) -> Iterator[tuple[slice, Documents]]:
+    """All documents, some at a time."""
+    for first in range(0, documents.size, AT_ONCE):
+        where = slice(first, min(first + AT_ONCE, documents.size))
+        yield where, documents.take(where)
+
+
+def _swept(
+    number: int, topics: np.ndarray, alpha: np.ndarray, documents: Documents, seed: int, sweeps: int, skip_sweeps: int,
+    squares: np.ndarray | None, threads: int | None,
+) -> np.ndarray:  # fmt: skip
+    """Counts of topics in each document, summed over the sweeps that are counted."""
+    phi = np.ascontiguousarray(topics.T, dtype=np.float32)
+    return fresh_assignments(
+        stream_key(seed, Purpose.TRANSFORM_SWEEPS), number, documents, documents.words, phi, alpha.astype(np.float32),
+        sweeps, skip_sweeps, seeds=fingerprints(documents), counted=False, weighed=True, squares=squares,
+        threads=threads,
+    )[1]  # fmt: skip
+
+
+def fingerprints(documents: Documents) -> np.ndarray:
+    """A number for each document that depends on its words alone."""
+    mixed = (documents.words.astype(np.uint64) + 1) * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(29)
+    mixed *= 2 * documents.numbers.astype(np.uint64) + 1
+    sums = np.concatenate([[np.uint64(0)], np.cumsum(mixed, dtype=np.uint64)])
+    return ((sums[documents.starts[1:]] - sums[documents.starts[:-1]]) >> np.uint64(2)).astype(np.int64)
