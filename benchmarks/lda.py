@@ -98,7 +98,7 @@ def topica(train: sp.csr_matrix, budgets: list[float], threads: int) -> Found:
     for budget in budgets[1:]:
         spent, model = fit(max(1, int((budget - first) / each)))
         topics = np.full((TOPICS, train.shape[1]), 1e-12)
-        topics[:, [int(word) for word in model.vocabulary]] = np.asarray(model.topic_word)
+        topics[:, [int(word) for word in model.width]] = np.asarray(model.topic_word)
         yield spent, topics / topics.sum(axis=1, keepdims=True)
 
 

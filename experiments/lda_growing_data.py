@@ -125,7 +125,7 @@ def follow(
     for seed in range(seeds):
         minibatches = InMemory(train, BATCH, "independent", seed=seed, chain=0)
         chain = StreamChain(
-            descent if method in CONTROLLED else langevin, train.vocabulary, alpha, np.full(train.vocabulary, BETA),
+            descent if method in CONTROLLED else langevin, train.width, alpha, np.full(train.width, BETA),
             seed=seed, chain=0, sweeps=SWEEPS, skip_sweeps=SKIPPED, threads=1, minibatches=minibatches,
             estimator="saga" if method == "SAGA" else "plain",
         )  # fmt: skip

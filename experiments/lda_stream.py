@@ -126,7 +126,7 @@ def follow(
     for seed in range(seeds):
         minibatches = InMemory(train, BATCH, seed=seed, chain=0)
         chain = StreamChain(
-            sampler, train.vocabulary, prior, np.full(train.vocabulary, beta), seed=seed, chain=0, sweeps=sweeps,
+            sampler, train.width, prior, np.full(train.width, beta), seed=seed, chain=0, sweeps=sweeps,
             skip_sweeps=skip_sweeps, threads=1, minibatches=minibatches,
         )  # fmt: skip
         read = 0
@@ -148,7 +148,7 @@ def gibbs(found: Texts, alpha: float, beta: float, *, topics: int, passes: int) 
     """Collapsed Gibbs on all documents at once: perplexity after each third pass."""
     prior = np.full(topics, alpha)
     chain = CollapsedGibbs(
-        found.train, prior, np.full(found.train.vocabulary, beta), seed=0, chain=0, search_passes=1.0, batch_size=None,
+        found.train, prior, np.full(found.train.width, beta), seed=0, chain=0, search_passes=1.0, batch_size=None,
         threads=1,
     )  # fmt: skip
     perplexity = []

@@ -121,11 +121,11 @@ def follow(
     """One chain."""
     train, alpha = found.train, np.full(topics, ALPHA)
     chain = StreamChain(
-        sampler(*setting), train.vocabulary, alpha, np.ones(train.vocabulary), seed=seed, chain=0, sweeps=SWEEPS,
+        sampler(*setting), train.width, alpha, np.ones(train.width), seed=seed, chain=0, sweeps=SWEEPS,
         skip_sweeps=SKIPPED, threads=1,
     )  # fmt: skip
     rng = np.random.default_rng([seed, 1])
-    chain.begin_at(np.exp(rng.normal(*PRIOR, (train.vocabulary, topics))))
+    chain.begin_at(np.exp(rng.normal(*PRIOR, (train.width, topics))))
     minibatches = InMemory(train, BATCH, "independent", seed=seed, chain=0)
     single, draws, kinetic = np.full(len(marks), np.inf), [], []
 

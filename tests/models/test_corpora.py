@@ -20,7 +20,7 @@ def stored(tmp_path):
 
 
 def test_what_is_written_is_read(stored):
-    assert (stored.size, stored.tokens, stored.vocabulary) == (200, COUNTS.sum(), 30)
+    assert (stored.size, stored.tokens, stored.width) == (200, COUNTS.sum(), 30)
     documents = stored.load()
     back = sp.csr_matrix((documents.numbers, documents.words, documents.starts), shape=COUNTS.shape).toarray()
     assert np.array_equal(back, COUNTS)
@@ -80,7 +80,7 @@ def test_texts(tmp_path):
     corpus = corpus_from_text(
         tmp_path / "corpus", [lines, json_lines, folder], tokenizer=split, min_documents=1, max_share=1.0
     )
-    assert corpus.words == sorted(["blows", "rain", "sand", "wind", "über"])
+    assert corpus.vocabulary == sorted(["blows", "rain", "sand", "wind", "über"])
     assert corpus.size == 4
     assert corpus.tokens == 9
     once = corpus_from_text(tmp_path / "once", iter([lines]), min_documents=1, max_share=1.0)

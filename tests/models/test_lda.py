@@ -372,3 +372,9 @@ def test_bad_requests(planted, fitted):
             call()
     with pytest.warns(UserWarning, match="fractional ones"):
         sc.LDA(2, max_iter=2, random_state=0).fit(counts + 0.5)
+
+
+@pytest.mark.parametrize("texts", ["the wind", ["the wind", "the sand"], np.array(["the wind"])])
+def test_text_is_refused_with_a_way_out(texts):
+    with pytest.raises(TypeError, match=r"CountVectorizer.*corpus_from_text"):
+        sc.LDA(2).fit(texts)

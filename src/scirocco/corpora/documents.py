@@ -34,7 +34,7 @@ class Documents:
     starts: np.ndarray  # document d has entries starts[d] to starts[d + 1]
     words: np.ndarray
     numbers: np.ndarray
-    vocabulary: int
+    width: int  # words of the vocabulary
 
     @classmethod
     def of(cls, matrix: Any) -> Documents:
@@ -90,7 +90,7 @@ class Documents:
         chosen = np.arange(*documents.indices(self.size)) if isinstance(documents, slice) else documents
         starts = np.concatenate([[0], np.cumsum(self.starts[chosen + 1] - self.starts[chosen])])
         entries = self.entries(chosen)
-        return Documents(starts, self.words[entries], self.numbers[entries], self.vocabulary)
+        return Documents(starts, self.words[entries], self.numbers[entries], self.width)
 
     rows = take
 
@@ -102,7 +102,7 @@ class Documents:
         """What tells these documents from others, for resuming."""
         parts = (self.starts, self.words, self.numbers)
         sums = [zlib.crc32(np.ascontiguousarray(part).data) for part in parts]
-        return {"documents": self.size, "tokens": self.tokens, "words": self.vocabulary, "entries": sums}
+        return {"documents": self.size, "tokens": self.tokens, "words": self.width, "entries": sums}
 
     @staticmethod
     def joined(parts: list[Documents]) -> Documents:
@@ -111,7 +111,7 @@ class Documents:
         starts = [part.starts[1:] + end for part, end in zip(parts, ends[:-1], strict=True)]
         return Documents(
             np.concatenate([[0], *starts]), np.concatenate([part.words for part in parts]),
-            np.concatenate([part.numbers for part in parts]), parts[0].vocabulary,
+            np.concatenate([part.numbers for part in parts]), parts[0].width,
         )  # fmt: skip
 
     def entries(self, documents: np.ndarray) -> np.ndarray:
@@ -123,11 +123,11 @@ class Documents:
     def split(self, share: float, seed: int) -> tuple[Documents, Documents]:
         """Each token to the second part with probability ``share``, to the first otherwise."""
         second = np.random.default_rng(seed).binomial(self.numbers, share).astype(np.int32)
-        first = Documents(self.starts, self.words, self.numbers - second, self.vocabulary)
-        return first, Documents(self.starts, self.words, second, self.vocabulary)
+        first = Documents(self.starts, self.words, self.numbers - second, self.width)
+        return first, Documents(self.starts, self.words, second, self.width)
 
     def word_counts(self) -> np.ndarray:
         """How often each word occurs."""
-        counts = np.zeros(self.vocabulary)
+        counts = np.zeros(self.width)
         _add_counts(self.words, self.numbers, counts)
         return counts

@@ -60,21 +60,21 @@ class Corpus:
             found = facts.get("format")
             raise ValueError(f"{self.path} is damaged, or its writing was interrupted: format {found}, not {FORMAT}")
         try:
-            self.size, self.tokens, self.vocabulary = (int(facts[n]) for n in ("documents", "tokens", "vocabulary"))
+            self.size, self.tokens, self.width = (int(facts[n]) for n in ("documents", "tokens", "vocabulary"))
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{stored / 'zarr.json'} is damaged: no valid attribute {error}; {REMEDY}") from error
         if self._starts.shape != (self.size + 1,) or self._words.shape != self._numbers.shape:
             raise ValueError(f"{self.path} is damaged: its arrays do not fit each other")
-        if len(self.words) != self.vocabulary:
+        if len(self.vocabulary) != self.width:
             raise ValueError(
-                f"{self.path} is damaged: vocabulary.txt has {len(self.words)} words, not {self.vocabulary}"
+                f"{self.path} is damaged: vocabulary.txt has {len(self.vocabulary)} words, not {self.width}"
             )
         entries = max(1, self._words.shape[0])
         self.block_size = int(np.clip(block_entries * self.size // entries, 1, max(1, self.size)))
 
     @property
-    def words(self) -> list[str]:
-        """The vocabulary."""
+    def vocabulary(self) -> list[str]:
+        """The words."""
         try:
             return (self.path / "vocabulary.txt").read_text(encoding="utf-8").splitlines()
         except (FileNotFoundError, UnicodeDecodeError) as error:
@@ -83,7 +83,7 @@ class Corpus:
     def fingerprint(self) -> dict[str, Any]:
         """What tells this corpus from another, for resuming: sizes, and how often each word occurs."""
         counts = zlib.crc32(np.ascontiguousarray(self.word_counts(), np.float64).data)
-        return {"documents": self.size, "tokens": self.tokens, "words": self.vocabulary, "word counts": counts}
+        return {"documents": self.size, "tokens": self.tokens, "words": self.width, "word counts": counts}
 
     @property
     def blocks(self) -> int:
@@ -97,9 +97,9 @@ class Corpus:
             raise ValueError(f"{self.path} is damaged: documents {begin} to {end} have no valid borders")
         words = self._part("words", self._words, starts[0], starts[-1])
         numbers = self._part("numbers", self._numbers, starts[0], starts[-1])
-        if words.size and not (words.min() >= 0 and words.max() < self.vocabulary and numbers.min() > 0):
+        if words.size and not (words.min() >= 0 and words.max() < self.width and numbers.min() > 0):
             raise ValueError(f"{self.path} is damaged: documents {begin} to {end} have words outside the vocabulary")
-        return Documents(starts - starts[0], words, numbers, self.vocabulary)
+        return Documents(starts - starts[0], words, numbers, self.width)
 
     def _part(self, name: str, array: Any, begin: int, end: int) -> np.ndarray:
         """Entries ``begin`` to ``end`` of an array, after a look at whether all their chunks exist.
@@ -136,14 +136,14 @@ class Corpus:
 
     def word_counts(self) -> np.ndarray:
         """How often each word occurs, in one pass."""
-        return sum((block.word_counts() for block in self), start=np.zeros(self.vocabulary))
+        return sum((block.word_counts() for block in self), start=np.zeros(self.width))
 
     def load(self) -> Documents:
         """Everything, for corpora that fit in memory."""
         return self.read(0, self.size)
 
     def __repr__(self) -> str:
-        return f"<Corpus: {self.size:,} documents, {self.tokens:,} tokens, {self.vocabulary:,} words, in {self.path}>"
+        return f"<Corpus: {self.size:,} documents, {self.tokens:,} tokens, {self.width:,} words, in {self.path}>"
 
 
 def _readable(array: Any, chunk: int) -> bool:
@@ -172,7 +172,7 @@ def write_corpus(path: str | Path, blocks: Iterable[Any], vocabulary: Sequence[s
     >>> import tempfile, numpy as np
     >>> folder = tempfile.mkdtemp()
     >>> corpus = write_corpus(folder, [np.array([[2, 0, 1]]), np.array([[0, 3, 0]])], ["sun", "wind", "sand"])
-    >>> corpus.size, corpus.tokens, corpus.words
+    >>> corpus.size, corpus.tokens, corpus.vocabulary
     (2, 6, ['sun', 'wind', 'sand'])
     """
     import zarr
@@ -198,8 +198,8 @@ def write_corpus(path: str | Path, blocks: Iterable[Any], vocabulary: Sequence[s
     documents, entries, tokens = 0, 0, 0
     for matrix in blocks:
         block = matrix if isinstance(matrix, Documents) else Documents.of(matrix)
-        if block.vocabulary != len(names):
-            raise ValueError(f"blocks must have {len(names)} columns, one for each word; got {block.vocabulary}")
+        if block.width != len(names):
+            raise ValueError(f"blocks must have {len(names)} columns, one for each word; got {block.width}")
         for name, values in (
             ("words", block.words),
             ("numbers", block.numbers),

@@ -8,6 +8,7 @@ kept is a function of how many records there were.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,11 @@ class SecondHalf:
                 before, sums = joined.get(start, (0, dict.fromkeys(total, np.float32(0))))
                 joined[start] = (before + count, {name: sums[name] + v for name, v in total.items()})
             self.sums = [(start, *joined[start]) for start in sorted(joined)]
+
+    def change(self, name: str, function: Callable[[np.ndarray], np.ndarray]) -> None:
+        """Put ``function`` of every value of a variable in its place."""
+        for values in (*self.kept.values(), *(total for *_, total in self.sums)):
+            values[name] = function(values[name])
 
     @property
     def count(self) -> int:

@@ -129,6 +129,19 @@ class Weights:
         self.time += time
         self.behind = False
 
+    def grow(self, prior: Any) -> None:
+        """Add categories with these Dirichlet parameters of the prior, at draws from it, which is their law unseen."""
+        alpha = positive_array("prior", prior)
+        if alpha.ndim != 1 or self.prior.shape[1] != 1:
+            raise ValueError("new categories need one parameter each, the same for all rows")
+        self.catch_up()
+        theta = np.zeros((alpha.size, self.rows))
+        self.transition(theta, np.broadcast_to(alpha[:, None], theta.shape), 0.0, 1.0)
+        self.prior, self.theta = (np.concatenate(pair) for pair in ((self.prior, alpha[:, None]), (self.theta, theta)))
+        self.clock = np.concatenate([self.clock, np.full(alpha.size, self.time)])
+        self.categories += alpha.size
+        self._prior_total = self._prior_total + alpha.sum()
+
     def redraw_totals(self, parameter: np.ndarray) -> None:
         """Redraw each row's total from Gamma(sum of ``parameter``, categories x rows), the proportions kept.
 

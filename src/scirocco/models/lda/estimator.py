@@ -29,7 +29,8 @@ from scirocco.models.lda.choosing import IN_MEMORY, NATURAL, SAMPLERS, automatic
 from scirocco.models.lda.documents import document_draws, document_moments, document_topics
 from scirocco.models.lda.effects import Effects, effects
 from scirocco.models.lda.engine import TOPICS
-from scirocco.models.lda.fitting import fit_topics, named_topics
+from scirocco.models.lda.fitting import STREAM_BATCH, fit_topics, named_topics
+from scirocco.models.lda.growing import Assignments, grown_topics, widened
 from scirocco.models.lda.stream import StreamChain
 from scirocco.run.second_half import SecondHalf
 from scirocco.run.trace import Summary, table_of
@@ -78,6 +79,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     agreement_ : which topics the chains agree on, and how far; printed as a report. Topics that a chain does not share
         with the first are left out of averages and intervals.
     trace_ : the run: draws, statistics of the records, moments, why it stopped; not after ``load`` and ``partial_fit``.
+    moved_ : after ``update``, the total variation between each topic before and after it.
     inflation_ : of stream samplers whose law is known, the predicted sd of each word in each topic over that of the
         posterior, (topic, word): what the noise of minibatches adds. None for the others; exact ones have 1.
     sampler_ : the sampler that ran: "auto" decided.
@@ -90,6 +92,18 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     >>> model.components_.shape, model.transform(counts).shape
     ((3, 40), (60, 3))
     """
+
+    # Fitted, beside what is listed above.
+    components_: np.ndarray
+    posterior_: Any
+    word_counts_: np.ndarray
+    agreement_: Agreement
+    n_features_in_: int
+    documents_seen_: int
+    _assigned: Assignments | None
+    _stream: StreamChain | None
+    _recorder: SecondHalf
+    _words: np.ndarray
 
     def __init__(
         self, n_topics: int = 50, *, alpha: Any = 0.1, beta: Any = 0.05, sampler: Any = "auto",
@@ -140,33 +154,120 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         documents, kind = self._corpus(X)
         if home.meta is not None and isinstance(kind, str):
             kind = home.meta["sampler"]  # "auto" was decided when the run began
-        alpha, beta = self._settings(documents.vocabulary)
+        alpha, beta = self._settings(documents.width)
         if not documents.tokens:
             raise ValueError("the corpus has no words: every count is 0")
         if (self.learn_alpha or self.learn_beta) and not (isinstance(kind, str) and kind in IN_MEMORY):
             raise ValueError("learn_alpha and learn_beta need kept assignments: take sampler='gibbs' or 'collapsed'")
         self.word_counts_ = documents.word_counts()
-        fit_topics(self, documents, kind, alpha, beta, home)
+        fit_topics(self, documents, kind, alpha, beta, home, passes=self.max_iter, seconds=self.max_seconds)
         self.sampler_ = kind if isinstance(kind, str) else type(kind).__name__
         self.documents_seen_ = documents.size
         self.seconds_ = time.perf_counter() - began
-        self._stream: StreamChain | None = None
+        self._stream = None
         self._n_features_out = self.n_topics
         return self
 
-    def partial_fit(self, X: Any, y: Any = None) -> LDA:
+    def update(
+        self, X: Any, *, vocabulary: Any = None, max_iter: int = 20, max_seconds: float | None = None
+    ) -> LDA:  # fmt: skip
+        """Add documents to a fitted model; its topics keep their numbers, and ``moved_`` says how far each moved.
+
+        ``vocabulary`` names the columns of ``X`` if the model knows its words by name: they may come in any order, and
+        new words join with their prior. Without names the columns are those of the model, and further ones are new.
+        Where assignments are kept ("gibbs", "collapsed"), the new documents are assigned given the old, and all chains
+        go on over all documents for ``max_iter`` passes or ``max_seconds``. Otherwise they are a stream's next
+        minibatches.
+        """
+        check_is_fitted(self)
+        require_count("max_iter", max_iter)
+        began, kept = time.perf_counter(), getattr(self, "_assigned", None)
+        matrix, names, new = widened(X, vocabulary, self._names(None), self.components_.shape[1])
+        documents = Documents.of(matrix)
+        before = grown_topics(self.components_, new, self._settings(documents.width)[1], self._per_topic)
+        if kept is None:
+            self._require_stream()
+            size = self.batch_size or STREAM_BATCH
+            self._grow(names, new)
+            for first in range(0, documents.size, size):
+                self._follow(documents.take(slice(first, first + size)))
+        else:
+            alpha, beta = self._settings(documents.width)
+            alpha = self.alpha_ if self.learn_alpha else alpha
+            beta = np.full(beta.size, self.beta_[0]) if self.learn_beta else beta
+            whole = kept.joined(documents)
+            self._name(names, documents.width)
+            self.word_counts_ = whole.word_counts()
+            fit_topics(
+                self, whole, self.sampler_, alpha, beta, Home(), passes=max_iter, seconds=max_seconds,
+                assigned=kept.topics,
+            )  # fmt: skip
+            self.documents_seen_ = whole.size
+            self._stream = None
+        self.moved_ = np.abs(self.components_ - before).sum(axis=1) / 2
+        self.seconds_ = time.perf_counter() - began
+        return self
+
+    @property
+    def _per_topic(self) -> float:
+        """Tokens of a topic, on average."""
+        return float(self.word_counts_.sum() / self.n_topics)
+
+    def _name(self, names: Any, width: int) -> None:
+        """Words and how many there are."""
+        self.n_features_in_ = width
+        if names is not None:
+            known = "vocabulary_" if hasattr(self, "vocabulary_") else "feature_names_in_"
+            setattr(self, known, np.asarray(names, dtype=object))
+
+    def _grow(self, names: Any, new: int) -> None:
+        """Make room for new words, at their prior, in all that the model has."""
+        self._name(names, self.n_features_in_ + new)
+        if not new:
+            return
+        _, beta = self._settings(self.n_features_in_)
+
+        def widen(topics: np.ndarray) -> np.ndarray:
+            return grown_topics(topics, new, beta, self._per_topic)
+
+        self.components_ = widen(self.components_)
+        self.posterior_ = named_topics(widen(self.posterior_[TOPICS].values), self)
+        self.beta_, self.inflation_ = beta, None
+        stream = getattr(self, "_stream", None)
+        if stream is not None:
+            stream.grow(beta[-new:])
+            self._words = np.concatenate([self._words, np.zeros(new)])
+            self._recorder.change(TOPICS, widen)
+        self.word_counts_ = np.concatenate([self.word_counts_, np.zeros(new)])
+
+    def partial_fit(self, X: Any, y: Any = None, *, vocabulary: Any = None) -> LDA:
         """One minibatch of a stream. The topics follow a stochastic gradient sampler, by default SCIR.
 
-        After ``fit`` or ``load`` the stream goes on from the topics that were found. With very many words and topics
-        ``components_`` and ``posterior_`` are brought up to date at every tenth call only.
+        After ``fit`` or ``load`` the stream goes on from the topics that were found, and its draws join theirs, which
+        are forgotten as it grows. With very many words and topics ``components_`` and ``posterior_`` are brought up to
+        date at every tenth call only. ``vocabulary`` names the columns of ``X`` as in ``update``: new words join.
         """
         del y
+        fitted = hasattr(self, "components_")
+        if vocabulary is not None and fitted:
+            matrix, names, new = widened(X, vocabulary, self._names(None), self.components_.shape[1])
+            self._grow(names, new)
+            return self._follow(Documents.of(matrix))
+        documents = self._documents(X, reset=not fitted)
+        if vocabulary is not None:
+            self.vocabulary_ = np.asarray(vocabulary, dtype=object)
+            if len(set(map(str, vocabulary))) < documents.width or len(vocabulary) != documents.width:
+                raise ValueError(f"vocabulary must name the {documents.width} columns of X, each once")
+        return self._follow(documents)
+
+    def _follow(self, documents: Documents) -> LDA:
+        """One minibatch."""
         fresh = getattr(self, "_stream", None) is None
-        documents = self._documents(X, reset=not hasattr(self, "components_"))
-        alpha, beta = self._settings(documents.vocabulary)
+        alpha, beta = self._settings(documents.width)
         self._require_stream()
         if fresh:
-            self._begin_stream(documents.vocabulary, alpha, beta)
+            self._begin_stream(documents.width, alpha, beta)
+        self._assigned = None  # of documents that are no longer all
         stream = self._stream
         assert stream is not None
         same = np.array_equal(stream.alpha, alpha.astype(np.float32))
@@ -212,12 +313,14 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             self.documents_seen_, self._words = 0, np.zeros(words)
         elif self.components_.shape == (self.n_topics, words):
             self._words = self.word_counts_.copy()
-            share = self.components_.T * (self._words.sum() / self.n_topics)
-            self._stream.begin_at(share + beta[:, None])
+            self._stream.begin_at(self.components_.T * self._per_topic + beta[:, None])
+            for draw in self._draws(self.n_draws, one_order=True):  # what is known so far is not thrown away
+                self._recorder.add({TOPICS: draw}, {TOPICS: draw} if self._recorder.due else None)
         else:
             raise ValueError(f"n_topics is {self.n_topics}, but the model was fitted with {len(self.components_)}")
         self.alpha_, self.beta_, self.inflation_ = alpha, beta, None  # one minibatch does not tell
-        self.sampler_ = self.sampler if isinstance(self.sampler, str) else type(self.sampler).__name__
+        named = "scir" if isinstance(self.sampler, str) and self.sampler == "auto" else self.sampler
+        self.sampler_ = named if isinstance(named, str) else type(named).__name__
         self._n_features_out = self.n_topics
 
     def _corpus(self, X: Any) -> tuple[Documents | Corpus, Any]:
@@ -226,23 +329,24 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         "auto" is decided here, once for all chains.
         """
         require_count("n_topics", self.n_topics)
+        _refuse_text(X)
         auto = isinstance(self.sampler, str) and self.sampler == "auto"
         self.__dict__.pop("vocabulary_", None)
         if not isinstance(X, Corpus):
             documents = self._documents(X, reset=True)
             return documents, automatic(documents, self) if auto else self.sampler
-        self.n_features_in_ = X.vocabulary
+        self.n_features_in_ = X.width
         self.__dict__.pop("feature_names_in_", None)
-        self.vocabulary_ = np.array(X.words, dtype=object)
+        self.vocabulary_ = np.array(X.vocabulary, dtype=object)
         kind = automatic(X, self) if auto else self.sampler
         kept = (isinstance(kind, str) and kind in IN_MEMORY) or self.estimator == "saga"
         return X.load() if kept else X, kind
 
     def _documents(self, X: Any, *, reset: bool) -> Documents:
         if isinstance(X, Corpus):
-            if X.vocabulary != getattr(self, "n_features_in_", X.vocabulary):
-                raise ValueError(f"the corpus has {X.vocabulary} words, but the model {self.n_features_in_}")
-            self.n_features_in_ = X.vocabulary
+            if X.width != getattr(self, "n_features_in_", X.width):
+                raise ValueError(f"the corpus has {X.width} words, but the model {self.n_features_in_}")
+            self.n_features_in_ = X.width
             return X.load()
         checked = validate_data(
             self, X, reset=reset, accept_sparse="csr",
@@ -462,3 +566,13 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     def load(cls, path: str | Path) -> LDA:
         """A model written by ``save``."""
         return storage.read(cls, Path(path))
+
+
+def _refuse_text(X: Any) -> None:
+    """Text is not counts, and the error of an array that it makes would not say what to do."""
+    listed = isinstance(X, str) or (isinstance(X, list | tuple) and any(isinstance(x, str) for x in X[:5]))
+    if listed or (isinstance(X, np.ndarray) and X.dtype.kind in "US"):
+        raise TypeError(
+            "LDA takes counts, documents x words, not text: count words with sklearn.feature_extraction.text."
+            "CountVectorizer().fit_transform(texts), or make a corpus on disk with scirocco.corpora.corpus_from_text"
+        )

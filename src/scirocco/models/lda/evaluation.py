@@ -125,7 +125,7 @@ def coherence(topics: np.ndarray, documents: Documents, n: int = 10) -> np.ndarr
     """
     best = np.argsort(-topics, axis=1)[:, :n]
     wanted = np.unique(best)
-    place = np.full(documents.vocabulary, -1)
+    place = np.full(documents.width, -1)
     place[wanted] = np.arange(len(wanted))
     inside = place[documents.words] >= 0
     owner = np.repeat(np.arange(documents.size), np.diff(documents.starts))[inside]

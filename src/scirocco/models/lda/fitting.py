@@ -17,6 +17,7 @@ from scirocco.models.lda.agreement import Agreement
 from scirocco.models.lda.blocks import CorpusBlocks
 from scirocco.models.lda.choosing import IN_MEMORY, NATURAL, natural_sampler, stream_sampler
 from scirocco.models.lda.engine import SEARCH_SHARE, TOPICS, TopicEngine, alignments
+from scirocco.models.lda.growing import Assignments
 from scirocco.models.lda.memory import CollapsedGibbs, KeptGibbs
 from scirocco.models.lda.stream import StreamChain, StreamFit
 from scirocco.models.lda.warm_up import WarmUp
@@ -30,21 +31,28 @@ NOISY = 1.5  # sds inflated by more than this are worth a warning
 
 
 def fit_topics(
-    model: Any, documents: Documents | Corpus, kind: Any, alpha: np.ndarray, beta: np.ndarray, home: Home
+    model: Any, documents: Documents | Corpus, kind: Any, alpha: np.ndarray, beta: np.ndarray, home: Home, *,
+    passes: float, seconds: float | None, assigned: np.ndarray | None = None,
 ) -> None:  # fmt: skip
-    """Run the chains of a model and set its fitted attributes."""
+    """Run the chains of a model, for so many passes or seconds, and set its fitted attributes.
+
+    ``assigned`` has the topics of the first tokens, (chain, token), of a model that goes on.
+    """
     seed, workers = home.seed(model.random_state), min(model.n_chains, model._threads)
     threads = max(1, model._threads // workers)
     engines = [
         TopicEngine(
-            partial(make_chain, model, kind, documents, alpha, beta, seed, number, threads), number,
-            draws=model.n_draws, passes=model.max_iter, topics=model.n_topics, vocabulary=documents.vocabulary,
+            partial(
+                make_chain, model, kind, documents, alpha, beta, seed, number, threads,
+                None if assigned is None else assigned[number],
+            ),
+            number, draws=model.n_draws, passes=passes, topics=model.n_topics, vocabulary=documents.width,
             tokens=documents.tokens,
         )
-        for number in range(model.n_chains)
+        for number in range(model.n_chains if assigned is None else len(assigned))
     ]  # fmt: skip
     options = {
-        "max_seconds": home.budget(model.max_seconds), "progress": bool(model.verbose), "workers": workers,
+        "max_seconds": home.budget(seconds), "progress": bool(model.verbose), "workers": workers,
         "checkpoint_seconds": home.again.checkpoint_seconds,
     }  # fmt: skip
     meta = home.meta or {
@@ -68,8 +76,9 @@ def fit_topics(
 
 
 def make_chain(
-    model: Any, kind: Any, documents: Any, alpha: np.ndarray, beta: np.ndarray, seed: int, number: int, threads: int
-) -> Any:
+    model: Any, kind: Any, documents: Any, alpha: np.ndarray, beta: np.ndarray, seed: int, number: int, threads: int,
+    assigned: np.ndarray | None = None,
+) -> Any:  # fmt: skip
     """The sampler of one chain at its start."""
     in_memory = isinstance(kind, str) and kind in IN_MEMORY
     wanted = SEARCH_SHARE * model.max_iter if in_memory else min(WARM_TOKENS / documents.tokens, 10)
@@ -80,7 +89,7 @@ def make_chain(
         return make(
             documents, alpha, beta, seed=seed, chain=number, search_passes=search_passes, batch_size=model.batch_size,
             threads=threads, learn=("alpha",) * bool(model.learn_alpha) + ("beta",) * bool(model.learn_beta),
-            record_most=model.max_iter / (4 * model.n_draws),
+            record_most=model.max_iter / (4 * model.n_draws), assigned=assigned,
         )  # fmt: skip
     estimator = "control_variate" if isinstance(kind, str) and kind == "sgld_cv" else model.estimator
     sampler = stream_sampler(kind, warm=search_passes > 0)
@@ -95,7 +104,7 @@ def make_chain(
         way = "independent" if independent else "shuffled"
         minibatches = InMemory(documents, size, way, seed=seed, chain=number)
     stream = StreamChain(
-        sampler, documents.vocabulary, alpha, beta, seed=seed, chain=number, sweeps=model.sweeps,
+        sampler, documents.width, alpha, beta, seed=seed, chain=number, sweeps=model.sweeps,
         skip_sweeps=model.skip_sweeps, threads=threads, estimator=chosen, minibatches=minibatches,
     )  # fmt: skip
     search = WarmUp(
@@ -132,6 +141,7 @@ def keep(model: Any, engines: list[TopicEngine], trace: Trace, alpha: np.ndarray
         shares = model.agreement_.matched / model.agreement_.matched.sum(axis=0)  # of strangers 0
         model.components_ = np.einsum("ck,ckw->kw", shares, np.array(means))
     chains = [engine.chain for engine in sampled]
+    model._assigned = Assignments.of(chains) if all(isinstance(chain, KeptGibbs) for chain in chains) else None
     learnt = [chain.alpha[order] for chain, order in zip(chains, orders, strict=True)]
     model.alpha_ = np.asarray(np.mean(learnt, axis=0, dtype=np.float64)) if model.learn_alpha else alpha
     model.beta_ = np.mean([chain.beta for chain in chains], axis=0)

@@ -39,26 +39,33 @@ class KeptGibbs:
     def __init__(
         self, documents: Documents, alpha: np.ndarray, beta: np.ndarray, *, seed: int, chain: int, search_passes: float,
         batch_size: int | None, threads: int | None, learn: tuple[str, ...] = (), record_most: float = 1.0,
+        assigned: np.ndarray | None = None,
     ) -> None:  # fmt: skip
         self.threads, self.learn = threads, learn
         self.alpha, self.beta = alpha.astype(np.float32), beta
-        self.topics, self.vocabulary, self.tokens = alpha.size, documents.vocabulary, documents.tokens
+        self.topics, self.width, self.tokens = alpha.size, documents.width, documents.tokens
         self.key = stream_key(seed, Purpose.KEPT_SWEEPS, chain)
         self.calls = 0
-        self.order = generator(seed, Purpose.SEARCH_ORDER, chain).permutation(documents.size)
+        self.order = np.arange(documents.size)
+        if assigned is None:
+            self.order = generator(seed, Purpose.SEARCH_ORDER, chain).permutation(documents.size)
         shuffled = documents.take(self.order)
         self.token_starts = np.concatenate([[0], np.cumsum(shuffled.lengths)])
         # Every token's word, its topic, and the counts of words x topics.
         words = np.repeat(shuffled.words, shuffled.numbers)
-        self.kept = Kept(words, rows=self.topics, categories=self.vocabulary, width=padded(self.topics))
+        self.kept = Kept(words, rows=self.topics, categories=self.width, width=padded(self.topics))
         self.search = Doubling(
             self.kept, self.token_starts, self._padded_alpha(), beta, seed=seed, chain=chain, passes=search_passes,
             threads=threads,
         )  # fmt: skip
+        if assigned is not None:  # the first documents have topics: only the others need a start
+            self.kept.labels[: assigned.size] = assigned
+            self.kept.add(0, assigned.size)
+            self.search.begin_after(int(np.searchsorted(self.token_starts, assigned.size, side="right")) - 1)
         self.phi = np.zeros(self.kept.table.shape, np.float32)
-        self.masses = np.zeros((self.vocabulary, 0), np.float32)
+        self.masses = np.zeros((self.width, 0), np.float32)
         if batch_size is None:
-            pieces = int(np.clip(self.tokens // max(1, self.vocabulary * self.topics), 1, BATCHES))
+            pieces = int(np.clip(self.tokens // max(1, self.width * self.topics), 1, BATCHES))
         else:
             pieces = max(1, round(documents.size / batch_size))
         # Borders at equal shares of the tokens, not of the documents, which may differ a lot.
@@ -123,6 +130,7 @@ class KeptGibbs:
         calls, position, self.sampled = map(float, arrays["facts"])
         self.calls, self.position = int(calls), int(position)
         self.search.unpack(part(arrays, "search"))
+        self.kept.table[:], self.kept.totals[:] = 0, 0
         self.kept.add(0, self.token_starts[self.search.have])
 
     def _resample(self) -> None:
@@ -187,7 +195,7 @@ class KeptGibbs:
 
     def inflation(self) -> np.ndarray | None:
         """Exact: minibatches add no noise."""
-        return None if self.searching else np.ones((self.topics, self.vocabulary))
+        return None if self.searching else np.ones((self.topics, self.width))
 
 
 class CollapsedGibbs(KeptGibbs):

@@ -73,6 +73,11 @@ class Doubling:
         if self.goal < self.size:
             self.goal, self.quarter = self.size, 0
 
+    def begin_after(self, documents: int) -> None:
+        """So many documents have topics already: only the others are assigned."""
+        self.have = documents
+        self.stop()
+
     def step(self) -> None:
         """A quarter of what is to be assigned or swept next."""
         if self.have < self.goal:

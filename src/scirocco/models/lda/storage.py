@@ -11,6 +11,7 @@ from scirocco.models import storage
 from scirocco.models.lda.agreement import Agreement
 from scirocco.models.lda.engine import TOPICS
 from scirocco.models.lda.fitting import named_topics
+from scirocco.models.lda.growing import Assignments
 
 ARRAYS = ("components_", "alpha_", "beta_", "word_counts_")
 FACTS = ("n_iter_", "seconds_", "sampler_", "documents_seen_")
@@ -23,6 +24,8 @@ def write(model: Any, path: Path) -> None:
     facts |= {name: [str(word) for word in getattr(model, name)] for name in NAMES if hasattr(model, name)}
     arrays: dict[str, Any] = {name: getattr(model, name) for name in ARRAYS}
     arrays |= {"topics": model.posterior_[TOPICS].values, **model.agreement_.pack()}
+    if getattr(model, "_assigned", None) is not None:
+        arrays |= model._assigned.pack()
     if model.inflation_ is not None:
         arrays["inflation_"] = model.inflation_
     storage.write(model, path, facts, arrays)
@@ -47,3 +50,4 @@ def _restore(model: Any, meta: dict[str, Any], arrays: dict[str, np.ndarray]) ->
         if name in meta:
             setattr(model, name, np.array(meta[name], dtype=object))
     model.posterior_, model.agreement_ = named_topics(arrays["topics"], model), Agreement.unpack(arrays)
+    model._assigned = Assignments.unpack(arrays)

@@ -74,6 +74,13 @@ class StreamChain(LocalStep):
         self.sampler, self.estimator = sampler, chosen_estimator(estimator, sampler)
         self.state, self.memory = sampler.start(self.weights), {}
 
+    def grow(self, beta: np.ndarray) -> None:
+        """Add words with these parameters of the prior."""
+        if isinstance(self.sampler, Natural) or self.memory:
+            raise ValueError("new words need a sampler of weights without a memory: SCIR or SGRLD")
+        self.weights.grow(beta)
+        self._lookup = np.concatenate([self._lookup, np.full(beta.size, -1)])
+
     def begin_at(self, parameter: np.ndarray) -> None:
         """Start from other topics, by their Dirichlet parameter, words x topics."""
         self.weights.replace(parameter)
