@@ -45,6 +45,7 @@ _WHERE = {
     "SCIRCV": "simplex",
     "SGRLD": "simplex",
     "LDA": "models",
+    "choose_topics": "models",
     "GaussianMixture": "models",
     "LogisticRegression": "models",
     "MatrixFactorization": "models",
@@ -55,6 +56,7 @@ _MODULES = {
     "batches",
     "bias",
     "corpora",
+    "counts",
     "diagnostics",
     "diffusions",
     "estimators",
@@ -100,7 +102,9 @@ __all__ = [
     "batches",
     "bias",
     "check_invariance",
+    "choose_topics",
     "corpora",
+    "counts",
     "cyclical",
     "diagnostics",
     "diffusions",
@@ -129,6 +133,7 @@ if TYPE_CHECKING:
         batches,
         bias,
         corpora,
+        counts,
         diagnostics,
         diffusions,
         estimators,
@@ -154,6 +159,7 @@ if TYPE_CHECKING:
         MatrixFactorization,
         NeuralNetworkClassifier,
         NeuralNetworkRegressor,
+        choose_topics,
     )
     from scirocco.optimise import find_mode
     from scirocco.recipe import Recipe, check_invariance

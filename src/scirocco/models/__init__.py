@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 _WHERE = {
     "LDA": "lda",
+    "choose_topics": "lda",
     "GaussianMixture": "gaussian_mixture",
     "LogisticRegression": "logistic",
     "MatrixFactorization": "matrix_factorization",
@@ -24,11 +25,12 @@ __all__ = [
     "MatrixFactorization",
     "NeuralNetworkClassifier",
     "NeuralNetworkRegressor",
+    "choose_topics",
 ]
 
 if TYPE_CHECKING:
     from scirocco.models.gaussian_mixture import GaussianMixture
-    from scirocco.models.lda import LDA
+    from scirocco.models.lda import LDA, choose_topics
     from scirocco.models.logistic import LogisticRegression
     from scirocco.models.matrix_factorization import MatrixFactorization
     from scirocco.models.neural_network import NeuralNetworkClassifier, NeuralNetworkRegressor

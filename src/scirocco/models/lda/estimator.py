@@ -157,6 +157,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         alpha, beta = self._settings(documents.width)
         if not documents.tokens:
             raise ValueError("the corpus has no words: every count is 0")
+        if self.n_topics > documents.size:
+            raise ValueError(f"n_topics must not exceed the number of documents, {documents.size}; got {self.n_topics}")
         if (self.learn_alpha or self.learn_beta) and not (isinstance(kind, str) and kind in IN_MEMORY):
             raise ValueError("learn_alpha and learn_beta need kept assignments: take sampler='gibbs' or 'collapsed'")
         self.word_counts_ = documents.word_counts()
@@ -343,6 +345,9 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         return X.load() if kept else X, kind
 
     def _documents(self, X: Any, *, reset: bool) -> Documents:
+        if isinstance(X, Documents):
+            self.n_features_in_ = X.width
+            return X
         if isinstance(X, Corpus):
             if X.width != getattr(self, "n_features_in_", X.width):
                 raise ValueError(f"the corpus has {X.width} words, but the model {self.n_features_in_}")

@@ -26,11 +26,11 @@ from scirocco.models.lda.documents import document_topics, fingerprints
 from scirocco.models.lda.local import pick
 
 
-def completion_perplexity(
+def completion_scores(
     draws: np.ndarray, alpha: np.ndarray, documents: Documents, *, held_out: float = 0.1, seed: int = 0,
     threads: int | None = None,
-) -> float:  # fmt: skip
-    """Document completion with draws of the topics, (draw, topic, word)."""
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Document completion with draws of the topics, (draw, topic, word): log probability and tokens by document."""
     seen, hidden = documents.split(held_out, seed)
     if not hidden.tokens:
         raise ValueError("no token was held out: the documents are too short for this share")
@@ -40,7 +40,17 @@ def completion_perplexity(
     chances = np.zeros(len(scored))
     for weights, topics in zip(eta, draws, strict=True):
         chances += np.einsum("ik,ik->i", weights[owner[scored]], topics.T[documents.words[scored]])
-    return float(np.exp(-(hidden.numbers[scored] @ np.log(chances / len(draws))) / hidden.tokens))
+    logs = hidden.numbers[scored] * np.log(chances / len(draws))
+    return np.bincount(owner[scored], logs, minlength=documents.size), hidden.lengths.astype(float)
+
+
+def completion_perplexity(
+    draws: np.ndarray, alpha: np.ndarray, documents: Documents, *, held_out: float = 0.1, seed: int = 0,
+    threads: int | None = None,
+) -> float:  # fmt: skip
+    """Document completion with draws of the topics, (draw, topic, word)."""
+    logs, tokens = completion_scores(draws, alpha, documents, held_out=held_out, seed=seed, threads=threads)
+    return float(np.exp(-logs.sum() / tokens.sum()))
 
 
 def unigram_perplexity(frequencies: np.ndarray, documents: Documents, *, held_out: float = 0.1, seed: int = 0) -> float:

@@ -1,0 +1,62 @@
+"""How many topics: candidates under one budget."""
+
+import numpy as np
+import pytest
+
+import scirocco as sc
+
+TOPICS = np.kron(np.eye(5), np.full(8, 1 / 8)) * 0.97 + 0.03 / 40
+
+
+@pytest.fixture(scope="module")
+def counts():
+    rng = np.random.default_rng(0)
+    eta = rng.dirichlet(np.full(5, 0.2), 400)
+    return np.array([rng.multinomial(60, e @ TOPICS) for e in eta])
+
+
+def test_the_number_that_made_the_data_is_found(counts):
+    choice = sc.choose_topics(counts, [2, 5, 12, 5], max_seconds=6.0, random_state=0, alpha=0.2)
+    assert choice.recommended == 5
+    assert list(choice.table.index) == [2, 5, 12]
+    assert choice.table.loc[5, "reproduced"] == 1
+    assert choice.table.loc[2, "difference"] > 4 * choice.table.loc[2, "difference_error"]
+    assert choice.table.loc[2, "given_up"]  # hopeless after the first part
+    assert choice.table.loc[2, "seconds"] == pytest.approx(6 / 3 / 3)
+    assert choice.table["seconds"].sum() == pytest.approx(6)
+    assert "5 topics" in str(choice)
+    assert choice.models[5].components_.shape == (5, 40)
+    unigram = choice.models[5].unigram_perplexity(counts[:100])
+    assert choice.table.loc[5, "perplexity"] < 0.6 * unigram
+
+
+def test_the_picture_has_what_the_table_has(counts):
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    choice = sc.choose_topics(counts[:60], [1, 2], max_seconds=0.6, random_state=0)
+    ax = choice.plot()
+    assert ax.get_xlabel() == "topics"
+    np.testing.assert_allclose(np.asarray(ax.lines[0].get_ydata(), float), choice.table["perplexity"])
+    assert f"recommended: {choice.recommended}" in [text.get_text() for text in ax.get_legend().get_texts()]
+    mpl.pyplot.close(ax.figure)
+
+
+@pytest.mark.parametrize(
+    ("candidates", "settings", "words"),
+    [
+        ([], {}, "candidates is empty"),
+        ([0], {}, "candidates must be a whole number"),
+        ([500], {}, "must not exceed the number of documents, 400"),
+        ([2], {"n_chains": 1}, "n_chains must be"),
+        ([2], {"max_seconds": 0}, "max_seconds must be"),
+    ],
+)
+def test_requests_that_make_no_sense(counts, candidates, settings, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        sc.choose_topics(counts, candidates, **settings)
+
+
+def test_more_topics_than_documents(counts):
+    with pytest.raises(ValueError, match="n_topics must not exceed the number of documents, 5"):
+        sc.LDA(6).fit(counts[:5])
