@@ -2,8 +2,10 @@
 
     SCIROCCO_DATA=... python benchmarks/lda.py --corpus wikipedia --threads 1 --budgets 5 10 20 40 80
 
-K = 50, alpha = 0.1, beta = 0.05 for all; the last 1,000 documents are held out; topics (one set from each, the
-posterior mean where there is one) are scored by the same evaluator, document completion with 10 % of the tokens.
+A corpus may be changed, to see what was not tuned for: ``wikipedia-thin`` has its documents thinned to 70 tokens,
+``-long`` the 5 % longest only, ``-few`` 2,000 documents only. alpha = 0.1, beta = 0.05 for all; the last 1,000
+documents are held out, as they are; topics (one set from each, the posterior mean where there is one) are scored by the
+same evaluator, document completion with 10 % of the tokens. ``--seeds`` repeats all with other seeds.
 Clocks stop while topics are taken out and scored. Each library gets its corpus in its own format beforehand, and
 compilation is done: times are those of training, except that scirocco's include everything from the matrix of counts
 on (``fit(X)`` with ``max_seconds``, one fit for each budget). Peers are run until their last budget is over.
@@ -26,7 +28,8 @@ import scirocco as sc
 from scirocco.corpora.documents import Documents
 from scirocco.models.lda.evaluation import completion_perplexity, unigram_perplexity
 
-TOPICS, ALPHA, BETA, HELD_OUT = 50, 0.1, 0.05, 1000
+ALPHA, BETA, HELD_OUT = 0.1, 0.05, 1000
+THIN, LONGEST, FEW = 70, 0.05, 2000
 
 Found = Iterator[tuple[float, np.ndarray]]
 
@@ -41,21 +44,43 @@ def corpus(name: str) -> sp.csr_matrix:
     return sp.csr_matrix(parts, shape=tuple(stored["shape"]))
 
 
-def scirocco(train: sp.csr_matrix, budgets: list[float], threads: int) -> Found:
+def changed(train: sp.csr_matrix, how: str) -> sp.csr_matrix:
+    """A corpus made from another."""
+    rng, lengths = np.random.default_rng(3), np.asarray(train.sum(axis=1)).ravel()
+    if how == "thin":
+        chance = np.minimum(1, THIN / np.maximum(lengths, 1))
+        data = rng.binomial(train.data, np.repeat(chance, np.diff(train.indptr)))
+        thin = sp.csr_matrix((data, train.indices.copy(), train.indptr.copy()), shape=train.shape)
+        thin.eliminate_zeros()
+        return thin
+    if how == "long":
+        return train[np.argsort(-lengths, kind="stable")[: int(LONGEST * len(lengths))]]
+    if how == "few":
+        return train[rng.permutation(train.shape[0])[:FEW]]
+    raise SystemExit(f"a corpus is changed by thin, long or few; got {how!r}")
+
+
+def scirocco(train: sp.csr_matrix, budgets: list[float], threads: int, wanted: int, seed: int) -> Found:
     """A fit of its own for each budget."""
-    settings: dict[str, Any] = {"alpha": ALPHA, "beta": BETA, "n_jobs": threads, "random_state": 0, "max_iter": 10**6}
-    sc.LDA(TOPICS, **(settings | {"max_iter": 8})).fit(train[:300])  # compiled
+    settings: dict[str, Any] = {
+        "alpha": ALPHA,
+        "beta": BETA,
+        "n_jobs": threads,
+        "random_state": seed,
+        "max_iter": 10**6,
+    }
+    sc.LDA(wanted, **(settings | {"max_iter": 8})).fit(train[:300])  # compiled
     for budget in budgets:
         began = time.perf_counter()
-        model = sc.LDA(TOPICS, max_seconds=budget, **settings).fit(train)
+        model = sc.LDA(wanted, max_seconds=budget, **settings).fit(train)
         yield time.perf_counter() - began, model.components_
 
 
-def tomotopy(train: sp.csr_matrix, budgets: list[float], threads: int) -> Found:
+def tomotopy(train: sp.csr_matrix, budgets: list[float], threads: int, wanted: int, seed: int) -> Found:
     """Collapsed Gibbs in C++."""
     import tomotopy as tp
 
-    model = tp.LDAModel(k=TOPICS, alpha=ALPHA, eta=BETA, seed=0)
+    model = tp.LDAModel(k=wanted, alpha=ALPHA, eta=BETA, seed=seed)
     for d in range(train.shape[0]):
         row = slice(train.indptr[d], train.indptr[d + 1])
         model.add_doc([str(w) for w in np.repeat(train.indices[row], train.data[row])])
@@ -68,13 +93,13 @@ def tomotopy(train: sp.csr_matrix, budgets: list[float], threads: int) -> Found:
             began = time.perf_counter()
             model.train(1, workers=threads)
             spent += time.perf_counter() - began
-        topics = np.full((TOPICS, train.shape[1]), 1e-12)
-        for k in range(TOPICS):
+        topics = np.full((wanted, train.shape[1]), 1e-12)
+        for k in range(wanted):
             topics[k, columns] = model.get_topic_word_dist(k)
         yield spent, topics / topics.sum(axis=1, keepdims=True)
 
 
-def topica(train: sp.csr_matrix, budgets: list[float], threads: int) -> Found:
+def topica(train: sp.csr_matrix, budgets: list[float], threads: int, wanted: int, seed: int) -> Found:
     """Sparse Gibbs in Rust; it cannot be continued, so each budget is a fit with iterations for about that time."""
     import topica as library
 
@@ -86,7 +111,7 @@ def topica(train: sp.csr_matrix, budgets: list[float], threads: int) -> Found:
 
     def fit(iterations: int) -> tuple[float, Any]:
         model = library.LDA(
-            TOPICS, alpha_sum=ALPHA * TOPICS, beta=BETA, optimize_interval=0, burn_in=0, seed=0, num_threads=threads
+            wanted, alpha_sum=ALPHA * wanted, beta=BETA, optimize_interval=0, burn_in=0, seed=seed, num_threads=threads
         )
         began = time.perf_counter()
         model.fit(data, iters=iterations, num_samples=1, sample_interval=1, keep_theta_draws=False, progress=False)
@@ -97,18 +122,18 @@ def topica(train: sp.csr_matrix, budgets: list[float], threads: int) -> Found:
     each = max(1e-3, (second - first) / 4)
     for budget in budgets[1:]:
         spent, model = fit(max(1, int((budget - first) / each)))
-        topics = np.full((TOPICS, train.shape[1]), 1e-12)
-        topics[:, [int(word) for word in model.width]] = np.asarray(model.topic_word)
+        topics = np.full((wanted, train.shape[1]), 1e-12)
+        topics[:, [int(word) for word in model.vocabulary]] = np.asarray(model.topic_word)
         yield spent, topics / topics.sum(axis=1, keepdims=True)
 
 
-def scikit_learn(train: sp.csr_matrix, budgets: list[float], threads: int) -> Found:
+def scikit_learn(train: sp.csr_matrix, budgets: list[float], threads: int, wanted: int, seed: int) -> Found:
     """Online variational Bayes in minibatches of 256."""
     from sklearn.decomposition import LatentDirichletAllocation
 
     model = LatentDirichletAllocation(
-        TOPICS, doc_topic_prior=ALPHA, topic_word_prior=BETA, learning_method="online", learning_offset=10.0,
-        learning_decay=0.7, batch_size=256, total_samples=train.shape[0], n_jobs=threads, random_state=0,
+        wanted, doc_topic_prior=ALPHA, topic_word_prior=BETA, learning_method="online", learning_offset=10.0,
+        learning_decay=0.7, batch_size=256, total_samples=train.shape[0], n_jobs=threads, random_state=seed,
     )  # fmt: skip
     spent, position = 0.0, 0
     for budget in budgets:
@@ -120,7 +145,7 @@ def scikit_learn(train: sp.csr_matrix, budgets: list[float], threads: int) -> Fo
         yield spent, model.components_ / model.components_.sum(axis=1, keepdims=True)
 
 
-def gensim(train: sp.csr_matrix, budgets: list[float], threads: int) -> Found:
+def gensim(train: sp.csr_matrix, budgets: list[float], threads: int, wanted: int, seed: int) -> Found:
     """Online variational Bayes in chunks of 2,000; one thread only."""
     from gensim.models import LdaModel
 
@@ -129,8 +154,8 @@ def gensim(train: sp.csr_matrix, budgets: list[float], threads: int) -> Found:
         for a, b in zip(train.indptr[:-1], train.indptr[1:], strict=True)
     ]
     model = LdaModel(
-        id2word={i: str(i) for i in range(train.shape[1])}, num_topics=TOPICS, alpha=[ALPHA] * TOPICS, eta=BETA,
-        chunksize=2000, eval_every=None, random_state=0,
+        id2word={i: str(i) for i in range(train.shape[1])}, num_topics=wanted, alpha=[ALPHA] * wanted, eta=BETA,
+        chunksize=2000, eval_every=None, random_state=seed,
     )  # fmt: skip
     spent, position = 0.0, 0
     for budget in budgets:
@@ -142,7 +167,7 @@ def gensim(train: sp.csr_matrix, budgets: list[float], threads: int) -> Found:
         yield spent, model.get_topics()
 
 
-LIBRARIES: dict[str, Callable[[sp.csr_matrix, list[float], int], Found]] = {
+LIBRARIES: dict[str, Callable[[sp.csr_matrix, list[float], int, int, int], Found]] = {
     "scirocco": scirocco,
     "tomotopy": tomotopy,
     "topica": topica,
@@ -157,27 +182,31 @@ def main() -> None:
     parser.add_argument("--corpus", default="newsgroups20")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--budgets", type=float, nargs="+", default=[5.0, 10.0, 20.0, 40.0])
+    parser.add_argument("--topics", type=int, default=50)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--libraries", nargs="+", default=list(LIBRARIES), choices=list(LIBRARIES))
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    counts = corpus(options.corpus)
+    name, _, how = options.corpus.partition("-")
+    counts = corpus(name)
     train, test = counts[:-HELD_OUT], Documents.of(counts[-HELD_OUT:])
-    alpha = np.full(TOPICS, ALPHA)
+    train = changed(train, how) if how else train
+    alpha = np.full(options.topics, ALPHA)
     plain = unigram_perplexity(np.asarray(train.sum(axis=0)).ravel(), test)
-    print(f"{options.corpus}: {train.shape[0]:,} documents, {int(train.sum()):,} tokens; {options.threads} thread(s); ")
-    print(f"perplexity of {HELD_OUT:,} held-out documents (unigram {plain:,.0f}) at seconds of training")
-    for name in options.libraries:
-        try:
-            found = [
-                (seconds, completion_perplexity(topics[None], alpha, test))
-                for seconds, topics in LIBRARIES[name](train, sorted(options.budgets), options.threads)
-            ]
-        except ImportError as error:
-            print(f"  {name:13s} not installed: {error}")
-            continue
-        print(
-            f"  {name:13s} " + "   ".join(f"{value:7,.0f} at {seconds:5.1f} s" for seconds, value in found), flush=True
-        )
+    print(f"{options.corpus}: {train.shape[0]:,} documents, {int(train.sum()):,} tokens, {options.topics} topics;")
+    print(
+        f"{options.threads} thread(s); perplexity of {HELD_OUT:,} held-out documents (unigram {plain:,.0f}) at seconds"
+    )
+    for seed in options.seeds:
+        for library in options.libraries:
+            run = LIBRARIES[library](train, sorted(options.budgets), options.threads, options.topics, seed)
+            try:
+                found = [(seconds, completion_perplexity(topics[None], alpha, test)) for seconds, topics in run]
+            except ImportError as error:
+                print(f"{library:14s} not installed: {error}")
+                continue
+            values = "  ".join(f"{value:7,.0f} ({seconds:.1f} s)" for seconds, value in found)
+            print(f"seed {seed} {library:14s} {values}", flush=True)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ class SecondHalf:
         self.interval, self.stretch = 1, 1
         self.kept: dict[int, Values] = {}  # draws by number of the record
         self.sums: list[tuple[int, int, Values]] = []  # the first record of a stretch, how many, and the sum over them
+        self._moments: Moments | None = None  # asked for more than once when a run ends
 
     @property
     def due(self) -> bool:
@@ -36,6 +37,7 @@ class SecondHalf:
 
     def add(self, expectation: Values, draw: Values | None) -> None:
         """Record an expectation and, when it is due, a draw."""
+        self._moments = None
         if not self.sums or self.records >= self.sums[-1][0] + self.stretch:
             self.sums.append((self.records, 1, {name: v.astype(np.float32) for name, v in expectation.items()}))
         else:
@@ -60,6 +62,7 @@ class SecondHalf:
 
     def change(self, name: str, function: Callable[[np.ndarray], np.ndarray]) -> None:
         """Put ``function`` of every value of a variable in its place."""
+        self._moments = None
         for values in (*self.kept.values(), *(total for *_, total in self.sums)):
             values[name] = function(values[name])
 
@@ -83,6 +86,11 @@ class SecondHalf:
 
     def moments(self) -> Moments:
         """The averages of the expectations and the variances of the draws, as those of one chain."""
+        if self._moments is None:
+            self._moments = self._found_moments()
+        return self._moments
+
+    def _found_moments(self) -> Moments:
         draws = self.draws()
         square: dict[str, Any] = {n: np.var(v, axis=0, dtype=np.float64)[None] * self.count for n, v in draws.items()}
         mean = {name: values[None] for name, values in self.mean().items()} if draws else {}
@@ -100,6 +108,7 @@ class SecondHalf:
     def unpack(self, arrays: dict[str, np.ndarray]) -> None:
         """The inverse of ``pack``."""
         self.records, self.interval, self.stretch = map(int, arrays["facts"])
+        self._moments = None
         self.kept, sums = {}, dict[tuple[int, int], Values]()
         for key, value in arrays.items():
             kind, *numbers = key.split("/")
