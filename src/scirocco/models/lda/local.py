@@ -9,7 +9,7 @@ has sums known for each word: the cost of a token follows the topics of its docu
 McCallum 2009 split it like this). Documents are independent given the topics, so threads share them out; each block of
 documents has a random stream of its own, and all sums are of whole numbers: results do not depend on the threads.
 
-``collapsed_sweep`` integrates the topics out, which makes all documents depend on each other: one thread, in order.
+``dense`` looks at all topics of a token, which vector instructions make faster where they are not very many.
 """
 
 from __future__ import annotations
@@ -218,60 +218,3 @@ def expected_counts(
         if weights.size:
             for k in range(topics):
                 weights[d, k] = near[k]
-
-
-@jit
-def assign(
-    key: Any, step: int, first: int, last: int, starts: Any, token_starts: Any, words: Any, numbers: Any, phi: Any,
-    weights: Any, z: Any,
-) -> None:  # fmt: skip
-    """Draw every token's topic from weights_dk phi_wk, independently: the start of kept assignments."""
-    topics = phi.shape[1]
-    heights = np.empty(topics, np.float32)
-    for block in range(first, last):
-        s = open_stream(key, step, block)
-        for d in range(block * DOCUMENTS, min(starts.size - 1, (block + 1) * DOCUMENTS)):
-            t = token_starts[d]
-            for j in range(starts[d], starts[d + 1]):
-                w = words[j]
-                height = np.float32(0.0)
-                for k in range(topics):
-                    height += weights[d, k] * phi[w, k]
-                    heights[k] = height
-                for _ in range(numbers[j]):
-                    z[t] = pick(heights, topics, np.float32(uniform(s)) * height)
-                    t += 1
-
-
-@jit
-def collapsed_sweep(
-    key: Any, step: int, begin: int, end: int, starts: Any, words: Any, z: Any, counts: Any, totals: Any, alpha: Any,
-    beta: Any, beta_sum: float,
-) -> None:  # fmt: skip
-    """Collapsed Gibbs: p(k) proportional to (n_dk + alpha_k) (n_wk + beta_w) / (n_k + sum beta), token by token."""
-    topics = counts.shape[1]
-    s = open_stream(key, step, 0)
-    near, heights, inverse = np.empty(topics), np.empty(topics), np.empty(topics)
-    for k in range(topics):
-        inverse[k] = 1.0 / (totals[k] + beta_sum)
-    for d in range(begin, end):
-        for k in range(topics):
-            near[k] = alpha[k]
-        for t in range(starts[d], starts[d + 1]):
-            near[z[t]] += 1.0
-        for t in range(starts[d], starts[d + 1]):
-            w, old = words[t], z[t]
-            near[old] -= 1.0
-            counts[w, old] -= 1
-            totals[old] -= 1
-            inverse[old] = 1.0 / (totals[old] + beta_sum)
-            height = 0.0
-            for k in range(topics):
-                height += near[k] * (counts[w, k] + beta[w]) * inverse[k]
-                heights[k] = height
-            new = pick(heights, topics, uniform(s) * height)
-            z[t] = new
-            near[new] += 1.0
-            counts[w, new] += 1
-            totals[new] += 1
-            inverse[new] = 1.0 / (totals[new] + beta_sum)
