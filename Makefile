@@ -33,6 +33,7 @@ bench: $(VENV)/.bench results/covertype_reference.npz
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/simplex_engine.py
 	$(BIN)/python benchmarks/lda.py
+	$(BIN)/python benchmarks/lda_speed.py
 	$(BIN)/python benchmarks/lda_scaling.py
 
 # takes long and is made once
@@ -54,6 +55,7 @@ experiments: $(VENV)/.dev
 	$(BIN)/python experiments/lda_stream.py --output results
 	$(BIN)/python experiments/lda_control_variate.py --output results
 	$(BIN)/python experiments/lda_thermostat.py --output results
+	$(BIN)/python experiments/lda_coverage.py --output results
 	$(BIN)/python experiments/lda_growing_data.py --output results
 	$(BIN)/python experiments/logistic_growing_data.py --output results
 	$(BIN)/python experiments/logistic_zero_variance.py --output results

@@ -60,6 +60,13 @@ def changed(train: sp.csr_matrix, how: str) -> sp.csr_matrix:
     raise SystemExit(f"a corpus is changed by thin, long or few; got {how!r}")
 
 
+def with_unseen(known: np.ndarray, columns: np.ndarray, sizes: np.ndarray, words: int) -> np.ndarray:
+    """Topics of the words that a library has seen, with the others at what the prior gives them."""
+    topics = np.repeat((BETA / (sizes + BETA * words))[:, None], words, axis=1)
+    topics[:, columns] = known
+    return topics / topics.sum(axis=1, keepdims=True)
+
+
 def scirocco(train: sp.csr_matrix, budgets: list[float], threads: int, wanted: int, seed: int) -> Found:
     """A fit of its own for each budget."""
     settings: dict[str, Any] = {
@@ -69,7 +76,7 @@ def scirocco(train: sp.csr_matrix, budgets: list[float], threads: int, wanted: i
         "random_state": seed,
         "max_iter": 10**6,
     }
-    sc.LDA(wanted, **(settings | {"max_iter": 8})).fit(train[:300])  # compiled
+    sc.LDA(wanted, **(settings | {"max_iter": 8})).fit(train[: max(300, wanted)])  # compiled
     for budget in budgets:
         began = time.perf_counter()
         model = sc.LDA(wanted, max_seconds=budget, **settings).fit(train)
@@ -93,10 +100,8 @@ def tomotopy(train: sp.csr_matrix, budgets: list[float], threads: int, wanted: i
             began = time.perf_counter()
             model.train(1, workers=threads)
             spent += time.perf_counter() - began
-        topics = np.full((wanted, train.shape[1]), 1e-12)
-        for k in range(wanted):
-            topics[k, columns] = model.get_topic_word_dist(k)
-        yield spent, topics / topics.sum(axis=1, keepdims=True)
+        known = np.array([model.get_topic_word_dist(k) for k in range(wanted)])
+        yield spent, with_unseen(known, columns, np.array(model.get_count_by_topics()), train.shape[1])
 
 
 def topica(train: sp.csr_matrix, budgets: list[float], threads: int, wanted: int, seed: int) -> Found:
@@ -122,9 +127,11 @@ def topica(train: sp.csr_matrix, budgets: list[float], threads: int, wanted: int
     each = max(1e-3, (second - first) / 4)
     for budget in budgets[1:]:
         spent, model = fit(max(1, int((budget - first) / each)))
-        topics = np.full((wanted, train.shape[1]), 1e-12)
-        topics[:, [int(word) for word in model.vocabulary]] = np.asarray(model.topic_word)
-        yield spent, topics / topics.sum(axis=1, keepdims=True)
+        columns = np.array([int(word) for word in model.vocabulary])
+        yield (
+            spent,
+            with_unseen(np.asarray(model.topic_word), columns, np.full(wanted, train.sum() / wanted), train.shape[1]),
+        )
 
 
 def scikit_learn(train: sp.csr_matrix, budgets: list[float], threads: int, wanted: int, seed: int) -> Found:

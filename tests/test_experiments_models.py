@@ -147,3 +147,14 @@ def test_the_ratings_of_the_thermostat_are_predicted_as_the_model_does(load):
     assert task.loss(ratings, ratings) == 0
     assert task.naive == pytest.approx(np.std(ratings), rel=0.02)
     assert task.target.size == 3900
+
+
+def test_intervals_of_topics_and_documents_cover_the_truth(play):
+    _, found, claims = play("lda_coverage")
+    assert found.topics == 15
+    assert holds(claims, "nearly all true topics are found")
+    # Three corpora: 150 intervals of words and 1,500 of shares, which depend on each other.
+    for kind, (low, high) in {"first words": (0.8, 0.97), "shares of documents": (0.83, 0.95)}.items():
+        for name, shares in found.shares.items():
+            if name.startswith(kind):
+                assert low < shares.mean() < high

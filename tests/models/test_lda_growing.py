@@ -93,8 +93,8 @@ def test_partial_fit_after_fit_says_what_it_samples_with():
 
 def test_assignments_come_in_the_order_of_the_documents():
     model = fitted(n_chains=2)
-    kept = model._assigned
-    assert isinstance(kept, Assignments)
+    assert isinstance(model._assigned, Assignments)
+    kept = model._assigned.in_order()
     np.testing.assert_array_equal(np.diff(kept.starts), OLD.sum(axis=1))
     for d in (0, 7, 199):
         words = kept.words[kept.starts[d] : kept.starts[d + 1]]

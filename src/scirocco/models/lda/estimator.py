@@ -197,12 +197,13 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             alpha, beta = self._settings(documents.width)
             alpha = self.alpha_ if self.learn_alpha else alpha
             beta = np.full(beta.size, self.beta_[0]) if self.learn_beta else beta
-            whole = kept.joined(documents)
+            assigned = kept.in_order()
+            whole = assigned.joined(documents)
             self._name(names, documents.width)
             self.word_counts_ = whole.word_counts()
             fit_topics(
                 self, whole, self.sampler_, alpha, beta, Home(), passes=max_iter, seconds=max_seconds,
-                assigned=kept.topics,
+                assigned=assigned.topics,
             )  # fmt: skip
             self.documents_seen_ = whole.size
             self._stream = None

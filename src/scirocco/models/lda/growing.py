@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,45 +18,60 @@ from scirocco.corpora.documents import Documents
 LISTED = 5  # words named in an error
 
 
-@dataclass(frozen=True, eq=False)
-class Assignments:
+class InOrder(NamedTuple):
     """Every token of all documents, in their order: its word, and its topic in each chain (chain, token)."""
 
     starts: np.ndarray  # document d has tokens starts[d] to starts[d + 1]
     words: np.ndarray
     topics: np.ndarray
 
-    @classmethod
-    def of(cls, chains: Sequence[Any]) -> Assignments:
-        """Those of chains, each of which has the documents in an order of its own."""
-        starts, words, topics = None, None, []
-        for chain in chains:
-            places = Documents(chain.token_starts, chain.kept.codes, chain.kept.codes, 0).entries(
-                np.argsort(chain.order)
-            )
-            topics.append(chain.kept.labels[places])
-            if words is None:
-                lengths = np.diff(chain.token_starts)[np.argsort(chain.order)]
-                starts, words = np.concatenate([[0], np.cumsum(lengths)]), chain.kept.codes[places]
-        assert starts is not None
-        assert words is not None
-        return cls(starts, words, np.array(topics))
-
     def joined(self, documents: Documents) -> Documents:
         """These documents, token by token, and others after them."""
         own = Documents(self.starts, self.words, np.ones(self.words.size, np.int32), documents.width)
         return Documents.joined([own, documents])
 
+
+@dataclass(frozen=True, eq=False)
+class Assignments:
+    """What chains have assigned, as they left it: each has the documents in an order of its own."""
+
+    orders: list[np.ndarray]  # which document stands where
+    starts: list[np.ndarray]
+    words: list[np.ndarray]
+    topics: list[np.ndarray]
+
+    @classmethod
+    def of(cls, chains: Sequence[Any]) -> Assignments:
+        """Those of chains with kept labels."""
+        kept = [chain.kept for chain in chains]
+        orders, starts = ([getattr(chain, name) for chain in chains] for name in ("order", "token_starts"))
+        return cls(orders, starts, [k.codes for k in kept], [k.labels for k in kept])
+
+    def in_order(self) -> InOrder:
+        """All chains in the order of the documents, which takes as long as a sweep."""
+        topics, words, starts = [], None, None
+        for order, own, codes, labels in zip(self.orders, self.starts, self.words, self.topics, strict=True):
+            back = np.argsort(order)
+            places = Documents(own, codes, codes, 0).entries(back)
+            topics.append(labels[places])
+            if words is None:
+                starts, words = np.concatenate([[0], np.cumsum(np.diff(own)[back])]), codes[places]
+        assert starts is not None
+        assert words is not None
+        return InOrder(starts, words, np.array(topics))
+
     def pack(self) -> dict[str, np.ndarray]:
-        """Its arrays, by name."""
-        return {"assigned_starts": self.starts, "assigned_words": self.words, "assigned_topics": self.topics}
+        """Arrays by name."""
+        return {f"assigned_{name}": array for name, array in self.in_order()._asdict().items()}
 
     @classmethod
     def unpack(cls, arrays: dict[str, np.ndarray]) -> Assignments | None:
         """The inverse of ``pack``; None if there are none."""
         if "assigned_words" not in arrays:
             return None
-        return cls(*(arrays[f"assigned_{name}"] for name in ("starts", "words", "topics")))
+        starts, words, topics = (arrays[f"assigned_{name}"] for name in InOrder._fields)
+        chains, order = len(topics), np.arange(len(starts) - 1)
+        return cls([order] * chains, [starts] * chains, [words] * chains, list(topics))
 
 
 def widened(X: Any, vocabulary: Any, known: Any, width: int) -> tuple[Any, np.ndarray | None, int]:
