@@ -130,9 +130,12 @@ def _joint(counts: Any, totals: Any, w0: int, w1: int, k0: int, k1: int, beta: A
 @kernel
 def sweep_collapsed(
     key: Any, step: int, block: int, begin: int, end: int, starts: Any, words: Any, z: Any, counts: Any, totals: Any,
-    alpha: Any, beta: Any, beta_sum: Any, topics: int,
+    alpha: Any, beta: Any, beta_sum: Any, topics: int, fresh: bool,
 ) -> int:  # fmt: skip
-    """Documents ``begin`` to ``end``, in order; the number of pairs that were refused."""
+    """Documents ``begin`` to ``end``, in order; the number of pairs that were refused.
+
+    ``fresh`` ones have no topics yet: each token gets one given those that have one by then, as a start.
+    """
     near, heights = np.zeros((2, counts.shape[1]), np.float32), np.zeros((2, counts.shape[1]), np.float32)
     inverse = np.zeros(counts.shape[1], np.float32)
     for k in range(topics):
@@ -143,11 +146,11 @@ def sweep_collapsed(
     while True:
         while t0 >= e0 and d < end:
             t0, e0 = starts[d], starts[d + 1]
-            _open_document(near, 0, alpha, z, t0, e0)
+            _open_document(near, 0, alpha, z, t0, t0 if fresh else e0)
             d += 1
         while t1 >= e1 and d < end:
             t1, e1 = starts[d], starts[d + 1]
-            _open_document(near, 1, alpha, z, t1, e1)
+            _open_document(near, 1, alpha, z, t1, t1 if fresh else e1)
             d += 1
         both = min(e0 - t0, e1 - t1)
         if both <= 0:
@@ -156,12 +159,13 @@ def sweep_collapsed(
             w0, w1, k0, k1 = np.int64(words[t0]), np.int64(words[t1]), np.int64(z[t0]), np.int64(z[t1])
             _ask_for(counts, words, t0)
             _ask_for(counts, words, t1)
-            _shift(near, 0, counts, totals, inverse, w0, k0, -1, beta_sum)
-            _shift(near, 1, counts, totals, inverse, w1, k1, -1, beta_sum)
+            if not fresh:
+                _shift(near, 0, counts, totals, inverse, w0, k0, -1, beta_sum)
+                _shift(near, 1, counts, totals, inverse, w1, k1, -1, beta_sum)
             betas = (beta[w0], beta[w1])
             n0, n1 = draw_two_collapsed(near, inverse, counts, (w0, w1), betas, heights, _two_uniforms(s))
             n0, n1 = n0 if n0 < topics else k0, n1 if n1 < topics else k1
-            if n0 == n1 or k0 == k1:
+            if not fresh and (n0 == n1 or k0 == k1):
                 before = _joint(counts, totals, w0, w1, k0, k1, beta[w0], beta_sum)
                 after = _joint(counts, totals, w0, w1, n0, n1, beta[w0], beta_sum)
                 if after < before and _two_uniforms(s)[0] * before >= after:
@@ -177,34 +181,11 @@ def sweep_collapsed(
         t0, e0 = t1, e1
     for t in range(t0, e0):
         w, old = np.int64(words[t]), np.int64(z[t])
-        _shift(near, 0, counts, totals, inverse, w, old, -1, beta_sum)
+        if not fresh:
+            _shift(near, 0, counts, totals, inverse, w, old, -1, beta_sum)
         uniform = _two_uniforms(s)[0]
         new = draw_one_collapsed(near, inverse, counts, (w,), (beta[w],), heights, (uniform,))[0]
         new = new if new < topics else old
         z[t] = new
         _shift(near, 0, counts, totals, inverse, w, new, 1, beta_sum)
     return refused
-
-
-@kernel
-def add_collapsed(
-    key: Any, step: int, block: int, begin: int, end: int, starts: Any, words: Any, z: Any, counts: Any, totals: Any,
-    alpha: Any, beta: Any, beta_sum: Any, topics: int,
-) -> None:  # fmt: skip
-    """The first assignment of documents ``begin`` to ``end``: each token given those that have a topic by then."""
-    near, heights = np.zeros((1, counts.shape[1]), np.float32), np.zeros((1, counts.shape[1]), np.float32)
-    inverse = np.zeros(counts.shape[1], np.float32)
-    for k in range(topics):
-        inverse[k] = ONE / (np.float32(totals[k]) + beta_sum)
-    s = open_stream(key, step, block)
-    for d in range(begin, end):
-        for k in range(alpha.size):
-            near[0, k] = alpha[k]
-        for t in range(starts[d], starts[d + 1]):
-            w = np.int64(words[t])
-            _ask_for(counts, words, t)
-            uniform = _two_uniforms(s)[0]
-            new = draw_one_collapsed(near, inverse, counts, (w,), (beta[w],), heights, (uniform,))[0]
-            new = min(new, topics - 1)
-            z[t] = new
-            _shift(near, 0, counts, totals, inverse, w, new, 1, beta_sum)

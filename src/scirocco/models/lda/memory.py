@@ -207,4 +207,5 @@ class CollapsedGibbs(KeptGibbs):
         dense.sweep_collapsed(
             self.key, self._call(), 0, begin, end, self.token_starts, kept.codes, kept.labels, kept.table, kept.totals,
             self._padded_alpha(), self.beta.astype(np.float32), np.float32(self.beta.sum()), self.topics,
+            False,
         )  # fmt: skip

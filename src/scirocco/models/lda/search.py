@@ -82,13 +82,13 @@ class Doubling:
         """A quarter of what is to be assigned or swept next."""
         if self.have < self.goal:
             stop = self.have + -(-(self.goal - self.have) // (QUARTERS - self.quarter))
-            self._run(dense.add_collapsed, self.have, stop)
+            self._run(self.have, stop, fresh=True)
             self.have = stop
             self.quarter = 0 if self.have == self.goal else self.quarter + 1
             self.sweeps, self.scores = 0, []
             return
         borders = np.linspace(0, self.have, QUARTERS + 1).astype(int)
-        self._run(dense.sweep_collapsed, *borders[self.quarter : self.quarter + 2])
+        self._run(*borders[self.quarter : self.quarter + 2])
         self.quarter = (self.quarter + 1) % QUARTERS
         if not self.quarter:
             self.sweeps += 1
@@ -122,16 +122,16 @@ class Doubling:
         wanted = 2 * self.goal
         self.goal = self.size if wanted > self.size - self.aside else wanted
 
-    def _run(self, kernel: Any, begin: int, end: int) -> None:
-        """A kernel on documents ``begin`` to ``end``: at once, or in blocks side by side against frozen counts."""
+    def _run(self, begin: int, end: int, *, fresh: bool = False) -> None:
+        """Sweep documents ``begin`` to ``end``: at once, or in blocks side by side against frozen counts."""
         kept, tokens = self.kept, int(self.starts[end] - self.starts[begin])
         blocks = int(np.clip(tokens // (PARALLEL * kept.table.size), 1, BLOCKS))
         self.calls += 1
-        call, common = self.calls, (self.alpha, self.beta, self.beta_sum, kept.rows)
+        call, common = self.calls, (self.alpha, self.beta, self.beta_sum, kept.rows, fresh)
         self.work += tokens / max(1, int(self.starts[-1]))
 
         def run(block: int, low: int, high: int, table: np.ndarray, totals: np.ndarray) -> None:
-            kernel(
+            dense.sweep_collapsed(
                 self.key, call, block, low, high, self.starts, kept.codes, kept.labels, table, totals, *common
             )  # fmt: skip
 
