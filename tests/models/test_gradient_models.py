@@ -35,16 +35,10 @@ QUICK_MODELS = [
     sc.NeuralNetworkRegressor(4, sampler=sc.SGLD(1e-4), **QUICK),
     sc.GaussianMixture(sampler=sc.SGLD(1e-4), **QUICK),
 ]
-EXPECTED = {
-    "NeuralNetworkClassifier": {"check_classifiers_train": "a few steps of a sampler do not train a network"},
-    "NeuralNetworkRegressor": {"check_regressors_train": "a few steps of a sampler do not train a network"},
-}
 
 
 @pytest.mark.slow
-@parametrize_with_checks(
-    QUICK_MODELS, expected_failed_checks=lambda model: EXPECTED.get(type(model).__name__, {}), xfail_strict=True
-)
+@parametrize_with_checks(QUICK_MODELS)
 def test_scikit_learn_compatibility(estimator, check):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # constant columns in the data of some checks

@@ -186,7 +186,7 @@ def test_the_matrix_is_left_alone():
         np.testing.assert_array_equal(old, new)
     np.testing.assert_array_equal(model.word_counts_, [0, 2, 4])
     twice = sp.csr_matrix((np.array([200, 100], np.uint8), np.array([0, 0]), np.array([0, 2])), shape=(1, 2))
-    assert sc.LDA(2, max_iter=3, random_state=0).fit(twice).word_counts_[0] == 300
+    assert sc.LDA(1, max_iter=3, random_state=0).fit(twice).word_counts_[0] == 300
 
 
 def test_an_interrupted_fit_keeps_the_chains_that_ran(planted, monkeypatch):

@@ -101,3 +101,17 @@ def test_chains_that_disagree_are_not_averaged():
 def test_a_stream_says_that_nothing_is_measured(counts):
     model = sc.LDA(4, random_state=0).partial_fit(counts[:50])
     assert "not measured" in str(model.summary(2))
+
+
+def test_chains_on_disk_that_recorded_nothing_are_no_draws(counts, tmp_path, monkeypatch):
+    from scirocco.models.lda.engine import TopicEngine
+
+    record = TopicEngine._record
+    monkeypatch.setattr(TopicEngine, "_record", lambda self, s: record(self, s) if self.chains.start != 1 else None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = sc.LDA(4, n_chains=3, max_seconds=1.5, max_iter=10**6, n_jobs=1, random_state=0).fit(
+            counts, path=tmp_path / "run"
+        )
+    assert model.posterior_.sizes["chain"] == model.agreement_.chains == 2
+    np.testing.assert_allclose(model.posterior_["topics"].sum("word"), 1, rtol=1e-4)

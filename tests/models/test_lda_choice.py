@@ -47,8 +47,9 @@ def test_the_picture_has_what_the_table_has(counts):
     [
         ([], {}, "candidates is empty"),
         ([0], {}, "candidates must be a whole number"),
-        ([500], {}, "must not exceed the number of documents, 400"),
+        ([500], {}, "must not exceed the number of documents fitted, 360"),
         ([2], {"n_chains": 1}, "n_chains must be"),
+        ([2], {"max_iter": 5}, "max_iter are chosen here"),
         ([2], {"max_seconds": 0}, "max_seconds must be"),
     ],
 )
@@ -58,5 +59,17 @@ def test_requests_that_make_no_sense(counts, candidates, settings, words):
 
 
 def test_more_topics_than_documents(counts):
-    with pytest.raises(ValueError, match="n_topics must not exceed the number of documents, 5"):
+    with pytest.raises(ValueError, match="n_topics must not exceed the number of documents, n_samples=5"):
         sc.LDA(6).fit(counts[:5])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_short_documents_and_names(seed):
+    import pandas as pd
+
+    words = ["wind", "sand", "sun", "sea"]
+    table = pd.DataFrame(np.random.default_rng(seed).poisson(1.0, (24, 4)), columns=words)
+    choice = sc.choose_topics(table, [1, 2], max_seconds=0.3, random_state=seed)
+    assert np.all(np.isfinite(choice.table["perplexity"]))
+    assert choice.models[2].top_words(1)[0][0][0] in words
+    assert choice.models[2].max_iter == 100

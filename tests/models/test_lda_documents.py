@@ -7,7 +7,7 @@ import pytest
 import scirocco as sc
 from scirocco.corpora.documents import Documents
 from scirocco.models.lda import documents as lda_documents
-from scirocco.models.lda.documents import document_draws, document_moments, document_topics
+from scirocco.models.lda.documents import apart, document_draws, document_moments, document_topics
 
 ALPHA = np.array([0.4, 0.7, 0.3])
 RNG = np.random.default_rng(0)
@@ -41,7 +41,7 @@ def test_moments_and_draws_have_the_enumerated_law():
     # Many draws of the same topics are many runs of the sweeps.
     same = np.repeat(TOPICS[None], 1500, axis=0)
     mean, sd = document_moments(same[:300], ALPHA, documents, seed=1)
-    drawn = document_draws(same, ALPHA, documents, seed=1)
+    drawn = document_draws(same, ALPHA, documents, apart(documents), seed=1)
     np.testing.assert_allclose(drawn.sum(axis=2), 1)
     for d, row in enumerate(COUNTS):
         exact_mean, exact_sd = enumerated(row)
@@ -126,3 +126,27 @@ def test_covariates_that_do_not_fit(fitted, covariates, words):
     model, counts, *_ = fitted
     with pytest.raises(ValueError, match=words):
         model.effects(counts, covariates, n=3)
+
+
+def test_documents_with_the_same_words_have_draws_of_their_own(fitted):
+    model, *_ = fitted
+    same = np.zeros((400, 45), int)
+    same[:, 3] = 1
+    drawn = model.transform_draws(same, 5)
+    assert len(np.unique(drawn[0, :, 0])) == 400
+    np.testing.assert_array_equal(drawn[:, :3], model.transform_draws(same[:3], 5))
+    # So the mean over documents is as sure as their number says.
+    found = model.effects(same, np.random.default_rng(0).normal(size=400), n=100).table()
+    shares = model.transform(same[:1])[0]
+    for k in range(3):
+        spread = float(drawn[:, :, k].std())
+        assert found.loc[(k, "intercept"), "sd"] < 3 * spread / np.sqrt(400)
+        assert found.loc[(k, "intercept"), "mean"] == pytest.approx(shares[k], abs=0.08)
+
+
+def test_small_parameters_do_not_underflow():
+    documents = Documents.of(np.zeros((3, 6), int))
+    drawn = document_draws(np.repeat(TOPICS[None], 200, axis=0), np.full(3, 1e-4), documents, apart(documents), seed=0)
+    assert np.all(np.isfinite(drawn))
+    np.testing.assert_allclose(drawn.sum(axis=2), 1)
+    assert abs((drawn[:, :, 0] > 0.5).mean() - 1 / 3) < 4.5 * np.sqrt(2 / 9 / 600)

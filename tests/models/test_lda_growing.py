@@ -1,5 +1,7 @@
 """New documents and new words for a fitted model."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -138,3 +140,66 @@ def test_columns_without_names_are_those_of_the_model_and_new_ones():
     assert (matrix.shape, names, new) == ((4, 4), None, 1)
     model = fitted(names=False).update(np.hstack([NEW, np.ones((100, 2), int)]))
     assert model.components_.shape == (3, 38)
+
+
+def test_updates_are_new_draws():
+    # The numbers of the fit must not come again: with nothing to learn, labels before and after are independent.
+    vague = {"alpha": 5.0, "beta": 5.0, "sampler": "gibbs", "max_iter": 20, "random_state": 0}
+    model = sc.LDA(2, **vague).fit(np.random.default_rng(0).poisson(1.0, (200, 10)))
+    first = model.update(np.zeros((1, 10), int))._assigned.in_order().topics[0]
+    second = model.update(np.zeros((1, 10), int))._assigned.in_order().topics[0]
+    assert abs(np.mean(first == second) - 0.5) < 0.2
+    assert model.updates_ == 2
+
+
+def test_a_failed_update_changes_nothing():
+    model = fitted()
+    before = model.components_.copy()
+    wide = np.hstack([NEW, np.ones((100, 1), int)])
+    for settings, words in (({"max_seconds": 0}, "max_seconds"), ({"max_iter": 0}, "max_iter")):
+        with pytest.raises(ValueError, match=words):
+            model.update(wide, vocabulary=[*NAMES, "storm"], **settings)
+    stream = fitted(sc.SCIRCV(0.05, recentre_every=5))
+    with pytest.raises(ValueError, match="new words need SCIR or SGRLD"):
+        stream.update(wide, vocabulary=[*NAMES, "storm"])
+    for unchanged in (model, stream):
+        assert unchanged.n_features_in_ == 36
+        assert unchanged.transform(pd.DataFrame(OLD[:3], columns=NAMES)).shape == (3, 3)
+    np.testing.assert_array_equal(model.components_, before)
+    with pytest.raises(ValueError, match="was fitted with 3"):
+        model.set_params(n_topics=2).update(NEW, vocabulary=NAMES)
+    with pytest.raises(TypeError, match="CountVectorizer"):
+        fitted().update(["the wind"])
+
+
+def test_a_fit_that_stopped_in_its_search_cannot_be_updated():
+    with pytest.warns(UserWarning, match="before the sampler began"):
+        model = sc.LDA(3, max_seconds=1e-6, random_state=0).fit(OLD)
+    with pytest.raises(ValueError, match="before every document had its topics"):
+        model.update(NEW)
+
+
+def test_words_in_another_order_are_not_mistaken(tmp_path):
+    corpus = sc.corpora.write_corpus(tmp_path / "c", [OLD], NAMES)
+    turned = sc.corpora.write_corpus(tmp_path / "t", [OLD[:, ::-1]], NAMES[::-1])
+    model = sc.LDA(3, alpha=0.3, max_iter=20, random_state=0).fit(corpus)
+    for other in (turned, pd.DataFrame(OLD[:, ::-1], columns=NAMES[::-1])):
+        with pytest.raises(ValueError, match="not those of the model in the same order"):
+            model.perplexity(other)
+    model.update(turned)  # which knows what to do
+    assert model.documents_seen_ == 400
+    np.testing.assert_array_equal(model.word_counts_, 2 * OLD.sum(axis=0))
+
+
+def test_each_chain_goes_on_with_its_own_prior():
+    uneven = np.concatenate([corpus(150, TOPICS[:1], 3), OLD])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what the chains agree on is not the point here
+        model = fitted(data=uneven, n_chains=3, learn_alpha=True)
+    kept = model._assigned.in_order()
+    for alpha, topics in zip(kept.alphas, kept.topics, strict=True):
+        assert np.argmax(alpha) == np.argmax(np.bincount(topics, minlength=3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.update(NEW, vocabulary=NAMES, max_iter=10)
+    assert np.argmax(model.alpha_) == np.argmax(model.components_ @ uneven.sum(axis=0))

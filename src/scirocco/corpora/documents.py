@@ -94,6 +94,10 @@ class Documents:
 
     rows = take
 
+    def matrix(self) -> sp.csr_array:
+        """Counts, documents x words."""
+        return sp.csr_array((self.numbers, self.words, self.starts), shape=(self.size, self.width))
+
     def shard(self, number: int, count: int) -> Documents:
         """Every ``count``-th document from document ``number`` on."""
         return self.take(np.arange(number, self.size, count))

@@ -61,10 +61,12 @@ class SecondHalf:
             self.sums = [(start, *joined[start]) for start in sorted(joined)]
 
     def change(self, name: str, function: Callable[[np.ndarray], np.ndarray]) -> None:
-        """Put ``function`` of every value of a variable in its place."""
+        """Put ``function`` of every value of a variable in its place; of sums, ``function`` of their mean."""
         self._moments = None
-        for values in (*self.kept.values(), *(total for *_, total in self.sums)):
+        for values in self.kept.values():
             values[name] = function(values[name])
+        for _, count, total in self.sums:
+            total[name] = function(total[name] / count) * np.float32(count)
 
     @property
     def count(self) -> int:

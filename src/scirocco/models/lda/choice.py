@@ -23,6 +23,7 @@ import numpy as np
 from scirocco.core.checks import positive_array, require_count
 from scirocco.core.seeds import Purpose, generator
 from scirocco.corpora.documents import Documents
+from scirocco.corpora.store import Corpus
 from scirocco.models.home import Home
 from scirocco.models.lda.estimator import LDA
 from scirocco.models.lda.evaluation import completion_scores
@@ -35,6 +36,7 @@ ROUNDS = 3
 HOPELESS = 4.0
 HELD_OUT, MOST_HELD_OUT = 0.1, 1000  # share of the documents, and how many at most
 SCORED_DRAWS = 10
+SCORED_TOKENS = 2  # of a document, about, but a tenth of it at the least
 
 
 @dataclass(eq=False)
@@ -95,10 +97,16 @@ def choose_topics(
     """
     positive_array("max_seconds", max_seconds)
     require_count("n_chains", n_chains, least=2)
-    seed, documents = Home().seed(random_state), LDA(1)._documents(X, reset=True)
-    numbers = _candidates(candidates, documents.size)
-    order = generator(seed, Purpose.HELD_OUT).permutation(documents.size)
+    own = {"n_topics", "max_iter", "search_passes"} & settings.keys()
+    if own:
+        raise ValueError(f"{', '.join(sorted(own))} are chosen here: leave them out")
+    reader = LDA(1)
+    seed, documents = Home().seed(random_state), reader._documents(X, reset=True)
     held = max(1, min(int(HELD_OUT * documents.size), MOST_HELD_OUT))
+    numbers = _candidates(candidates, documents.size - held)
+    # Of short documents more tokens are scored, so that each has one or two.
+    scored = float(np.clip(SCORED_TOKENS * documents.size / max(1, documents.tokens), 0.1, 0.5))
+    order = generator(seed, Purpose.HELD_OUT).permutation(documents.size)
     train, test = documents.take(order[held:]), documents.take(order[:held])
     settings |= {"n_chains": n_chains, "random_state": seed, "n_jobs": n_jobs, "max_iter": 10**9}
     used = dict.fromkeys(numbers, 0.0)
@@ -114,9 +122,14 @@ def choose_topics(
                 models[k] = _gone_on(k, Path(folder) / str(k), train, used[k], settings)
                 draws = models[k]._draws(SCORED_DRAWS)
                 scores[k], tokens = completion_scores(
-                    draws, models[k].alpha_, test, seed=seed, threads=models[k]._threads
+                    draws, models[k].alpha_, test, held_out=scored, seed=seed, threads=models[k]._threads
                 )
             left = _promising(left, scores, tokens)
+    names = getattr(reader, "feature_names_in_", X.vocabulary if isinstance(X, Corpus) else None)
+    for model in models.values():
+        model.max_iter = LDA().max_iter
+        if names is not None:
+            model.vocabulary_ = np.asarray(names, dtype=object)
     return _judged(numbers, left, models, scores, tokens, used)
 
 
@@ -127,9 +140,9 @@ def _candidates(candidates: Iterable[int], size: int) -> list[int]:
     for k in numbers:
         require_count("candidates", k)
     if numbers[-1] > size:
-        raise ValueError(f"candidates must not exceed the number of documents, {size}; got {numbers[-1]}")
-    if size < 20:
-        raise ValueError(f"{size} documents are too few to hold some out and compare: at least 20")
+        raise ValueError(f"candidates must not exceed the number of documents fitted, {size}; got {numbers[-1]}")
+    if size < 18:
+        raise ValueError(f"{size} documents beside those held out are too few to compare: at least 18")
     return [int(k) for k in numbers]
 
 

@@ -10,7 +10,8 @@ both take the same topic:
 
     r(k, k') = (n_k + B)/(n_k + B + 1) (1 + [w = w'] / (n_wk + beta_w)) if k = k', else 1;   accept if U r(old) < r(new)
 
-Weights are numbers of single precision and uniforms have 24 bits: probabilities are right to about 1 in 10^7.
+Weights are numbers of single precision and uniforms have 24 bits: probabilities are right to about 1 in 10^7 of the
+largest, and n_dk + alpha_k to 1 in 10^7 of n_dk's largest value in the sweep.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from scirocco.core.compiled import jit, over_blocks
-from scirocco.core.random import gamma, open_stream
+from scirocco.core.random import gamma, open_stream, uniform
 from scirocco.core.seeds import Purpose, stream_key
 from scirocco.corpora.documents import Documents
 from scirocco.models.lda.stream import fresh_assignments
@@ -34,9 +34,14 @@ def _draw_weights(key: Any, step: int, seeds: Any, weights: Any, first: int, las
     """In place of the Dirichlet parameters of documents ``first`` to ``last``, draws."""
     for d in range(first, last):
         s = open_stream(key, step, seeds[d])
+        largest = -np.inf
+        for k in range(weights.shape[1]):  # logarithms: a small parameter underflows
+            shape = weights[d, k]
+            weights[d, k] = np.log(gamma(s, shape + 1.0)) + np.log(1.0 - uniform(s)) / shape
+            largest = max(largest, weights[d, k])
         total = 0.0
         for k in range(weights.shape[1]):
-            weights[d, k] = gamma(s, weights[d, k])
+            weights[d, k] = np.exp(weights[d, k] - largest)
             total += weights[d, k]
         for k in range(weights.shape[1]):
             weights[d, k] /= total
@@ -74,13 +79,17 @@ def document_moments(
 
 
 def document_draws(
-    draws: np.ndarray, alpha: np.ndarray, documents: Documents, *, seed: int, threads: int | None = None
-) -> np.ndarray:
-    """One draw of the topic weights for each draw of the topics: (draw, document, topic)."""
-    key, seeds = stream_key(seed, Purpose.TRANSFORM_WEIGHTS), fingerprints(documents)
+    draws: np.ndarray, alpha: np.ndarray, documents: Documents, seeds: np.ndarray, *, seed: int,
+    threads: int | None = None,
+) -> np.ndarray:  # fmt: skip
+    """One draw of the topic weights for each draw of the topics: (draw, document, topic).
+
+    ``seeds`` are those of ``apart``: documents with the same words have draws of their own.
+    """
+    key = stream_key(seed, Purpose.TRANSFORM_WEIGHTS)
     found = np.empty((len(draws), documents.size, alpha.size))
     for i, topics in enumerate(draws):
-        found[i] = _swept(i, topics, alpha, documents, seed, SWEEPS, SWEEPS - 1, None, threads) + alpha
+        found[i] = _swept(i, topics, alpha, documents, seed, SWEEPS, SWEEPS - 1, None, threads, seeds) + alpha
         over_blocks(partial(_draw_weights, key, i, seeds, found[i]), documents.size, threads)
     return found
 
@@ -94,15 +103,27 @@ def in_parts(documents: Documents) -> Iterator[tuple[slice, Documents]]:
 
 def _swept(
     number: int, topics: np.ndarray, alpha: np.ndarray, documents: Documents, seed: int, sweeps: int, skip_sweeps: int,
-    squares: np.ndarray | None, threads: int | None,
+    squares: np.ndarray | None, threads: int | None, seeds: np.ndarray | None = None,
 ) -> np.ndarray:  # fmt: skip
     """Counts of topics in each document, summed over the sweeps that are counted."""
     phi = np.ascontiguousarray(topics.T, dtype=np.float32)
     return fresh_assignments(
         stream_key(seed, Purpose.TRANSFORM_SWEEPS), number, documents, documents.words, phi, alpha.astype(np.float32),
-        sweeps, skip_sweeps, seeds=fingerprints(documents), counted=False, weighed=True, squares=squares,
-        threads=threads,
+        sweeps, skip_sweeps, seeds=fingerprints(documents) if seeds is None else seeds, counted=False, weighed=True,
+        squares=squares, threads=threads,
     )[1]  # fmt: skip
+
+
+def apart(documents: Documents) -> np.ndarray:
+    """Fingerprints that tell documents with the same words from each other: the first, the second, ..."""
+    found = fingerprints(documents)
+    order = np.argsort(found, kind="stable")
+    new = np.concatenate([[True], np.diff(found[order]) != 0]) if found.size else np.zeros(0, bool)
+    place = np.arange(found.size)
+    occurrence = np.empty(found.size, np.uint64)
+    occurrence[order] = place - np.maximum.accumulate(np.where(new, place, 0))
+    mixed = found.astype(np.uint64) + occurrence * np.uint64(0x9E3779B97F4A7C15)
+    return (mixed >> np.uint64(2)).astype(np.int64)
 
 
 def fingerprints(documents: Documents) -> np.ndarray:

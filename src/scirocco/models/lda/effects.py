@@ -17,7 +17,7 @@ import numpy as np
 
 from scirocco.core.seeds import Purpose, generator
 from scirocco.corpora.documents import Documents
-from scirocco.models.lda.documents import document_draws, in_parts
+from scirocco.models.lda.documents import apart, document_draws, in_parts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,8 +96,9 @@ def effects(
     matrix, names = design(covariates, documents.size)
     size, width = matrix.shape
     cross, squares = np.zeros((len(draws), width, alpha.size)), np.zeros((len(draws), alpha.size))
+    seeds = apart(documents)
     for where, some in in_parts(documents):
-        eta = document_draws(draws, alpha, some, seed=seed, threads=threads)
+        eta = document_draws(draws, alpha, some, seeds[where], seed=seed, threads=threads)
         cross += np.einsum("np,snk->spk", matrix[where], eta)
         squares += np.square(eta).sum(axis=1)
     inverse = np.linalg.inv(matrix.T @ matrix)

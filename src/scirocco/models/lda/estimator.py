@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from scirocco.core.checks import positive_array, real_array, require_choice, require_count
 from scirocco.core.compiled import available_threads
+from scirocco.core.seeds import Purpose, generator
 from scirocco.corpora.documents import Documents
 from scirocco.corpora.store import Corpus
 from scirocco.counts.estimators import chosen_estimator
@@ -26,16 +27,16 @@ from scirocco.models.home import Home
 from scirocco.models.lda import evaluation, storage
 from scirocco.models.lda.agreement import Agreement
 from scirocco.models.lda.choosing import IN_MEMORY, NATURAL, SAMPLERS, automatic, stream_sampler
-from scirocco.models.lda.documents import document_draws, document_moments, document_topics
+from scirocco.models.lda.documents import apart, document_draws, document_moments, document_topics
 from scirocco.models.lda.effects import Effects, effects
 from scirocco.models.lda.engine import TOPICS
 from scirocco.models.lda.fitting import STREAM_BATCH, fit_topics, named_topics
-from scirocco.models.lda.growing import Assignments, grown_topics, widened
+from scirocco.models.lda.growing import COUNTS, Assignments, grown_topics, names_of, widened
 from scirocco.models.lda.stream import StreamChain
 from scirocco.run.second_half import SecondHalf
 from scirocco.run.trace import Summary, table_of
 from scirocco.samplers.base import Sampler
-from scirocco.simplex import SCIR, SCIRCV, Exact, SimplexSampler
+from scirocco.simplex import SCIR, SCIRCV, SGRLD, Exact, SimplexSampler
 
 TRANSFORM_DRAWS = 5  # draws of the topics that document weights are averaged over
 RECORD_STEPS = 10  # calls of partial_fit from record to record
@@ -151,6 +152,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     def _fit(self, X: Any, y: Any, home: Home) -> LDA:
         del y
         began = time.perf_counter()
+        for name in ("moved_", "updates_"):  # of a model that was fitted before
+            self.__dict__.pop(name, None)
         documents, kind = self._corpus(X)
         if home.meta is not None and isinstance(kind, str):
             kind = home.meta["sampler"]  # "auto" was decided when the run began
@@ -158,7 +161,9 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         if not documents.tokens:
             raise ValueError("the corpus has no words: every count is 0")
         if self.n_topics > documents.size:
-            raise ValueError(f"n_topics must not exceed the number of documents, {documents.size}; got {self.n_topics}")
+            raise ValueError(
+                f"n_topics must not exceed the number of documents, n_samples={documents.size}; got {self.n_topics}"
+            )
         if (self.learn_alpha or self.learn_beta) and not (isinstance(kind, str) and kind in IN_MEMORY):
             raise ValueError("learn_alpha and learn_beta need kept assignments: take sampler='gibbs' or 'collapsed'")
         self.word_counts_ = documents.word_counts()
@@ -183,19 +188,37 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         """
         check_is_fitted(self)
         require_count("max_iter", max_iter)
-        began, kept = time.perf_counter(), getattr(self, "_assigned", None)
+        if max_seconds is not None:
+            positive_array("max_seconds", max_seconds)
+        if len(self.components_) != self.n_topics:
+            raise ValueError(f"n_topics is {self.n_topics}, but the model was fitted with {len(self.components_)}")
+        _refuse_text(X)
+        kept = getattr(self, "_assigned", None)
+        if kept is None and self.sampler_ in IN_MEMORY:
+            raise ValueError("the fit stopped before every document had its topics: fit again, with more time")
+        before = self.__dict__.copy()
+        try:
+            return self._update(X, vocabulary, kept, max_iter, max_seconds)
+        except BaseException:
+            self.__dict__ = before  # as it was
+            raise
+
+    def _update(
+        self, X: Any, vocabulary: Any, kept: Assignments | None, max_iter: int, max_seconds: float | None
+    ) -> LDA:  # fmt: skip
+        began = time.perf_counter()
         matrix, names, new = widened(X, vocabulary, self._names(None), self.components_.shape[1])
         documents = Documents.of(matrix)
         before = grown_topics(self.components_, new, self._settings(documents.width)[1], self._per_topic)
         if kept is None:
             self._require_stream()
+            self._require_growth(new)
             size = self.batch_size or STREAM_BATCH
             self._grow(names, new)
             for first in range(0, documents.size, size):
                 self._follow(documents.take(slice(first, first + size)))
         else:
             alpha, beta = self._settings(documents.width)
-            alpha = self.alpha_ if self.learn_alpha else alpha
             beta = np.full(beta.size, self.beta_[0]) if self.learn_beta else beta
             assigned = kept.in_order()
             whole = assigned.joined(documents)
@@ -203,13 +226,25 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             self.word_counts_ = whole.word_counts()
             fit_topics(
                 self, whole, self.sampler_, alpha, beta, Home(), passes=max_iter, seconds=max_seconds,
-                assigned=assigned.topics,
+                assigned=assigned, seed=self._next_seed(),
             )  # fmt: skip
             self.documents_seen_ = whole.size
             self._stream = None
         self.moved_ = np.abs(self.components_ - before).sum(axis=1) / 2
         self.seconds_ = time.perf_counter() - began
         return self
+
+    def _next_seed(self) -> int:
+        """Another one each time that the model goes on: the numbers of a fit must not come again."""
+        self.updates_ = getattr(self, "updates_", 0) + 1
+        rng = generator(Home().seed(self.random_state), Purpose.MODEL_UPDATE, self.updates_)
+        return int(rng.integers(2**31))
+
+    def _require_growth(self, new: int) -> None:
+        """Reject new words where a stream cannot have them, before anything is changed."""
+        if new and not (self.sampler in ("auto", "scir", "sgrld") if isinstance(self.sampler, str) else
+                        isinstance(self.sampler, SCIR | SGRLD)):  # fmt: skip
+            raise ValueError(f"new words need SCIR or SGRLD, whose weights have no memory; got {self.sampler!r}")
 
     @property
     def _per_topic(self) -> float:
@@ -253,7 +288,10 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         del y
         fitted = hasattr(self, "components_")
         if vocabulary is not None and fitted:
+            _refuse_text(X)
             matrix, names, new = widened(X, vocabulary, self._names(None), self.components_.shape[1])
+            self._require_stream()
+            self._require_growth(new)
             self._grow(names, new)
             return self._follow(Documents.of(matrix))
         documents = self._documents(X, reset=not fitted)
@@ -271,6 +309,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         if fresh:
             self._begin_stream(documents.width, alpha, beta)
         self._assigned = None  # of documents that are no longer all
+        self.__dict__.pop("trace_", None)
         stream = self._stream
         assert stream is not None
         same = np.array_equal(stream.alpha, alpha.astype(np.float32))
@@ -307,8 +346,9 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
     def _begin_stream(self, words: int, alpha: np.ndarray, beta: np.ndarray) -> None:
         known = hasattr(self, "components_")
+        seed = self._next_seed() if known else Home().seed(self.random_state)
         self._stream = StreamChain(
-            stream_sampler(self.sampler, warm=known), words, alpha, beta, seed=Home().seed(self.random_state), chain=0,
+            stream_sampler(self.sampler, warm=known), words, alpha, beta, seed=seed, chain=0,
             sweeps=self.sweeps, skip_sweeps=self.skip_sweeps, threads=self._threads,
         )  # fmt: skip
         self._recorder = SecondHalf(self.n_draws)
@@ -346,17 +386,20 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         return X.load() if kept else X, kind
 
     def _documents(self, X: Any, *, reset: bool) -> Documents:
-        if isinstance(X, Documents):
-            self.n_features_in_ = X.width
-            return X
-        if isinstance(X, Corpus):
-            if X.width != getattr(self, "n_features_in_", X.width):
+        _refuse_text(X)
+        if isinstance(X, Corpus | Documents):
+            if not reset and X.width != self.n_features_in_:
                 raise ValueError(f"the corpus has {X.width} words, but the model {self.n_features_in_}")
             self.n_features_in_ = X.width
-            return X.load()
+        names = X.vocabulary if isinstance(X, Corpus) else names_of(X)
+        if not reset and names is not None and list(names) != list(getattr(self, "vocabulary_", names)):
+            raise ValueError(
+                "the words of X are not those of the model in the same order: reorder the columns, or call update"
+            )
+        if isinstance(X, Corpus | Documents):
+            return X.load() if isinstance(X, Corpus) else X
         checked = validate_data(
-            self, X, reset=reset, accept_sparse="csr",
-            dtype=[np.float64, np.float32, np.int64, np.int32, np.uint16, np.uint8],
+            self, X, reset=reset, accept_sparse="csr", dtype=COUNTS
         )  # fmt: skip
         return Documents.of(checked)
 
@@ -444,7 +487,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         check_is_fitted(self)
         documents = self._documents(X, reset=False)
         return document_draws(
-            self._repeated(n), self.alpha_, documents, seed=self._fixed_seed(), threads=self._threads
+            self._repeated(n), self.alpha_, documents, apart(documents), seed=self._fixed_seed(), threads=self._threads
         )  # fmt: skip
 
     def effects(self, X: Any, covariates: Any, *, n: int = 50) -> Effects:

@@ -17,7 +17,7 @@ from scirocco.models.lda.agreement import Agreement
 from scirocco.models.lda.blocks import CorpusBlocks
 from scirocco.models.lda.choosing import IN_MEMORY, NATURAL, natural_sampler, stream_sampler
 from scirocco.models.lda.engine import SEARCH_SHARE, TOPICS, TopicEngine, alignments
-from scirocco.models.lda.growing import Assignments
+from scirocco.models.lda.growing import Assignments, InOrder
 from scirocco.models.lda.memory import CollapsedGibbs, KeptGibbs
 from scirocco.models.lda.stream import StreamChain, StreamFit
 from scirocco.models.lda.warm_up import WarmUp
@@ -32,31 +32,34 @@ NOISY = 1.5  # sds inflated by more than this are worth a warning
 
 def fit_topics(
     model: Any, documents: Documents | Corpus, kind: Any, alpha: np.ndarray, beta: np.ndarray, home: Home, *,
-    passes: float, seconds: float | None, assigned: np.ndarray | None = None,
+    passes: float, seconds: float | None, assigned: InOrder | None = None, seed: int | None = None,
 ) -> None:  # fmt: skip
     """Run the chains of a model, for so many passes or seconds, and set its fitted attributes.
 
-    ``assigned`` has the topics of the first tokens, (chain, token), of a model that goes on.
+    ``assigned`` has the topics of the first tokens of a model that goes on, with a ``seed`` of its own.
     """
-    seed, workers = home.seed(model.random_state), min(model.n_chains, model._threads)
+    seed = home.seed(model.random_state) if seed is None else seed
+    chains = model.n_chains if assigned is None else len(assigned.topics)
+    alphas = assigned.alphas if assigned is not None and model.learn_alpha else [alpha] * chains
+    workers = min(chains, model._threads)
     threads = max(1, model._threads // workers)
     engines = [
         TopicEngine(
             partial(
-                make_chain, model, kind, documents, alpha, beta, seed, number, threads,
-                None if assigned is None else assigned[number],
+                make_chain, model, kind, documents, alphas[number], beta, seed,
+                number, threads, None if assigned is None else assigned.topics[number],
             ),
             number, draws=model.n_draws, passes=passes, topics=model.n_topics, vocabulary=documents.width,
             tokens=documents.tokens,
         )
-        for number in range(model.n_chains if assigned is None else len(assigned))
+        for number in range(chains)
     ]  # fmt: skip
     options = {
         "max_seconds": home.budget(seconds), "progress": bool(model.verbose), "workers": workers,
         "checkpoint_seconds": home.again.checkpoint_seconds,
     }  # fmt: skip
     meta = home.meta or {
-        "settings": {"seed": seed, "chains": model.n_chains}, "data": documents.fingerprint(),
+        "settings": {"seed": seed, "chains": chains}, "data": documents.fingerprint(),
         "sampler": kind if isinstance(kind, str) else type(kind).__name__, **home.facts(model),
     }  # fmt: skip
     if home.path is None:
@@ -134,20 +137,25 @@ def keep(model: Any, engines: list[TopicEngine], trace: Trace, alpha: np.ndarray
     else:
         orders = alignments([engine.second_half.moments() for engine in sampled])
         draws = trace.posterior[TOPICS].values
+        if len(draws) > len(sampled):  # on disk there is room for chains that have recorded nothing
+            draws = draws[[engine.chains.start for engine in sampled]]
         model.posterior_ = xr.Dataset({TOPICS: named_topics(draws, model)[TOPICS]})
         means = [e.second_half.mean()[TOPICS][order] for e, order in zip(sampled, orders, strict=True)]
         means = [mean / mean.sum(axis=1, keepdims=True) for mean in means]
         model.agreement_ = Agreement.of(means, draws)
-        shares = model.agreement_.matched / model.agreement_.matched.sum(axis=0)  # of strangers 0
-        model.components_ = np.einsum("ck,ckw->kw", shares, np.array(means))
+        matched = model.agreement_.matched
+        model.components_ = np.einsum("ck,ckw->kw", matched / matched.sum(axis=0), np.array(means))  # no strangers
     chains = [engine.chain for engine in sampled]
-    model._assigned = Assignments.of(chains) if all(isinstance(chain, KeptGibbs) for chain in chains) else None
-    learnt = [chain.alpha[order] for chain, order in zip(chains, orders, strict=True)]
-    model.alpha_ = np.asarray(np.mean(learnt, axis=0, dtype=np.float64)) if model.learn_alpha else alpha
+    kept = all(isinstance(chain, KeptGibbs) and not chain.searching for chain in chains)
+    model._assigned = Assignments.of(chains) if kept else None
+    matched = model.agreement_.matched
+    shares = matched / matched.sum(axis=0)  # of strangers 0
+    learnt = np.array([chain.alpha[order] for chain, order in zip(chains, orders, strict=True)], np.float64)
+    model.alpha_ = (shares * learnt).sum(axis=0) if model.learn_alpha else alpha
     model.beta_ = np.mean([chain.beta for chain in chains], axis=0)
     inflated = [chain.inflation() for chain in chains]
     known = [ratio[order] for ratio, order in zip(inflated, orders, strict=True) if ratio is not None]
-    model.inflation_ = np.mean(known, axis=0) if len(known) == len(orders) else None
+    model.inflation_ = np.einsum("ck,ckw->kw", shares, np.array(known)) if len(known) == len(orders) else None
     if model.inflation_ is not None:
         typical = float((model.components_ * model.inflation_).sum(axis=1).mean())
         if typical > NOISY:

@@ -12,10 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils import check_array
 
 from scirocco.corpora.documents import Documents
+from scirocco.corpora.store import Corpus
 
 LISTED = 5  # words named in an error
+COUNTS = [np.float64, np.float32, np.int64, np.int32, np.uint16, np.uint8]  # types that are taken as they are
 
 
 class InOrder(NamedTuple):
@@ -24,6 +27,7 @@ class InOrder(NamedTuple):
     starts: np.ndarray  # document d has tokens starts[d] to starts[d + 1]
     words: np.ndarray
     topics: np.ndarray
+    alphas: np.ndarray  # (chain, topic), the prior of each chain
 
     def joined(self, documents: Documents) -> Documents:
         """These documents, token by token, and others after them."""
@@ -39,13 +43,15 @@ class Assignments:
     starts: list[np.ndarray]
     words: list[np.ndarray]
     topics: list[np.ndarray]
+    alphas: np.ndarray
 
     @classmethod
     def of(cls, chains: Sequence[Any]) -> Assignments:
         """Those of chains with kept labels."""
         kept = [chain.kept for chain in chains]
         orders, starts = ([getattr(chain, name) for chain in chains] for name in ("order", "token_starts"))
-        return cls(orders, starts, [k.codes for k in kept], [k.labels for k in kept])
+        alphas = np.array([chain.alpha for chain in chains], np.float64)
+        return cls(orders, starts, [k.codes for k in kept], [k.labels for k in kept], alphas)
 
     def in_order(self) -> InOrder:
         """All chains in the order of the documents, which takes as long as a sweep."""
@@ -58,7 +64,7 @@ class Assignments:
                 starts, words = np.concatenate([[0], np.cumsum(np.diff(own)[back])]), codes[places]
         assert starts is not None
         assert words is not None
-        return InOrder(starts, words, np.array(topics))
+        return InOrder(starts, words, np.array(topics), self.alphas)
 
     def pack(self) -> dict[str, np.ndarray]:
         """Arrays by name."""
@@ -69,9 +75,15 @@ class Assignments:
         """The inverse of ``pack``; None if there are none."""
         if "assigned_words" not in arrays:
             return None
-        starts, words, topics = (arrays[f"assigned_{name}"] for name in InOrder._fields)
+        starts, words, topics, alphas = (arrays[f"assigned_{name}"] for name in InOrder._fields)
         chains, order = len(topics), np.arange(len(starts) - 1)
-        return cls([order] * chains, [starts] * chains, [words] * chains, list(topics))
+        return cls([order] * chains, [starts] * chains, [words] * chains, list(topics), alphas)
+
+
+def names_of(X: Any) -> list[str] | None:
+    """The names of the columns of a table, if they are words."""
+    columns = list(getattr(X, "columns", ()))
+    return columns if columns and all(isinstance(name, str) for name in columns) else None
 
 
 def widened(X: Any, vocabulary: Any, known: Any, width: int) -> tuple[Any, np.ndarray | None, int]:
@@ -80,9 +92,11 @@ def widened(X: Any, vocabulary: Any, known: Any, width: int) -> tuple[Any, np.nd
     ``known`` are the names of the model's ``width`` words, None if it has none; ``vocabulary`` those of the columns
     of ``X``, by default the model's own. Without names columns mean what they meant, and further ones are new words.
     """
-    if vocabulary is None and hasattr(X, "columns"):
-        vocabulary = list(X.columns)
-    matrix = sp.csr_array(X)
+    if isinstance(X, Corpus):
+        X, vocabulary = X.load().matrix(), X.vocabulary if vocabulary is None else vocabulary
+    if vocabulary is None:
+        vocabulary = names_of(X)
+    matrix = sp.csr_array(check_array(X, accept_sparse="csr", dtype=COUNTS))
     if vocabulary is None:
         new = matrix.shape[1] - width
         if new and known is not None:

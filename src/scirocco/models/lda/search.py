@@ -8,6 +8,9 @@ sweeps improve their prediction by less than a small part of what the last doubl
 cheaper now and dearer later, when the same sweeps cost twice as much. A budget limits the work of each stage alike, so
 that the small ones may have many sweeps.
 
+The first stage, which is the cheapest and where topics that share their words may form, is begun several times; the
+start with the largest log p(words, assignments) goes on.
+
 From ``PARALLEL`` cells of the table of counts to a block of tokens on, documents are swept in blocks side by side, each
 against the counts of all others as they were a quarter of a sweep ago: approximate, and good enough for a start. Blocks
 do not depend on the number of threads, and whole numbers are added up, so the bits do not either.
@@ -21,6 +24,7 @@ import threading
 from typing import Any
 
 import numpy as np
+from scipy.special import gammaln
 
 from scirocco.core.compiled import over_blocks
 from scirocco.core.seeds import Purpose, stream_key
@@ -33,6 +37,7 @@ ASIDE = 300  # documents put aside, but at most a twentieth
 CHECKS = 2  # sweeps from look to look at the documents put aside
 SMALL = 0.05  # of the gain by the last doubling: a gain from look to look that is not worth more sweeps
 MOST, LEAST = 30, 4  # sweeps of a stage
+STARTS = 6  # of the first stage, as far as a quarter of the work allows
 BLOCKS, QUARTERS = 8, 4
 PARALLEL = 4  # tokens of a block for each cell of the table that must be copied for it
 ROUNDS = 5  # of the fixed point of the weights of a document put aside
@@ -59,6 +64,8 @@ class Doubling:
         self.work = 0.0  # in sweeps over all documents
         self.scores: list[float] = []  # of this stage
         self.best, self.gain = -np.inf, 0.0  # score of the stage before; what the doubling since brought
+        self.starts_made, self.likely = 0, -np.inf  # of the first stage; the best log likelihood so far
+        self.chosen = np.empty(0, kept.labels.dtype)  # and its labels
         self._aside = _Aside(kept.codes, starts, self.size - self.aside) if self.aside else None
         if passes <= 0:
             self.stop()
@@ -70,6 +77,7 @@ class Doubling:
 
     def stop(self) -> None:
         """Do with the topics that there are: what is left is assigned."""
+        self.starts_made = STARTS
         if self.goal < self.size:
             self.goal, self.quarter = self.size, 0
 
@@ -98,11 +106,13 @@ class Doubling:
     def pack(self) -> dict[str, np.ndarray]:
         """The place in the search; assignments are packed by whoever owns them."""
         place = [self.have, self.goal, self.calls, self.quarter, self.sweeps, self.work, self.passes]
-        return {"place": np.array([*place, self.best, self.gain]), "scores": np.array(self.scores)}
+        more = [self.best, self.gain, self.starts_made, self.likely]
+        return {"place": np.array([*place, *more]), "scores": np.array(self.scores), "chosen": self.chosen}
 
     def unpack(self, arrays: dict[str, np.ndarray]) -> None:
         """The inverse of ``pack``."""
-        *numbers, self.work, self.passes, self.best, self.gain = map(float, arrays["place"])
+        *numbers, self.work, self.passes, self.best, self.gain, made, self.likely = map(float, arrays["place"])
+        self.starts_made, self.chosen = int(made), arrays["chosen"].copy()
         self.have, self.goal, self.calls, self.quarter, self.sweeps = map(int, numbers)
         self.scores = arrays["scores"].tolist()
 
@@ -118,9 +128,30 @@ class Doubling:
         return self.sweeps >= LEAST and self.scores[-1] - self.scores[-2] < SMALL * self.gain
 
     def _grow(self) -> None:
+        """The next stage; the first is begun again, or goes on from its best start."""
+        if self.starts_made < STARTS:
+            self._compare()
+            if self.starts_made < STARTS and self.work < self.passes / 4:
+                self.have = self.sweeps = 0
+                self.scores = []
+                self.kept.table[:], self.kept.totals[:] = 0, 0
+                return
+            self.starts_made = STARTS
+            self.kept.labels[: self.chosen.size] = self.chosen
+            self.kept.table[:], self.kept.totals[:] = 0, 0
+            self.kept.add(0, self.chosen.size)
+            self.chosen = self.chosen[:0]
         self.best = max(self.scores, default=-np.inf)
         wanted = 2 * self.goal
         self.goal = self.size if wanted > self.size - self.aside else wanted
+
+    def _compare(self) -> None:
+        """Keep the labels of this start if it is the best so far."""
+        tokens, kept = int(self.starts[self.have]), self.kept
+        likely = joint_likelihood(kept, self.starts[: self.have + 1], self.alpha[: kept.rows], self.beta)
+        self.starts_made += 1
+        if likely > self.likely:
+            self.likely, self.chosen = likely, kept.labels[:tokens].copy()
 
     def _run(self, begin: int, end: int, *, fresh: bool = False) -> None:
         """Sweep documents ``begin`` to ``end``: at once, or in blocks side by side against frozen counts."""
@@ -154,6 +185,17 @@ class Doubling:
 
         over_blocks(work, blocks, self.threads)
         kept.table[:], kept.totals[:] = table, totals
+
+
+def joint_likelihood(kept: Kept, starts: np.ndarray, alpha: np.ndarray, beta: np.ndarray) -> float:
+    """log p(words, assignments) of the first documents, up to what does not depend on the assignments."""
+    near = np.zeros((starts.size - 1, kept.rows))
+    owner = np.repeat(np.arange(starts.size - 1), np.diff(starts))
+    np.add.at(near, (owner, kept.labels[: starts[-1]].astype(np.int64)), 1)
+    used = np.flatnonzero(kept.used.any(axis=1))
+    words = gammaln(kept.used[used] + beta[used, None]) - gammaln(beta[used, None].astype(np.float64))
+    totals = gammaln(kept.totals + float(beta.sum(dtype=np.float64)))
+    return float(gammaln(near + alpha).sum() + words.sum() - totals.sum())
 
 
 class _Aside:
