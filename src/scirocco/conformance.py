@@ -24,6 +24,9 @@ import numpy as np
 
 from scirocco.batches import Batching
 from scirocco.core.keys import Use, fold
+from scirocco.counts.codes import Codes
+from scirocco.counts.estimators import CountEstimator
+from scirocco.counts.minibatches import InMemory
 from scirocco.dirichlet import sample_dirichlet
 from scirocco.estimators import Estimator
 from scirocco.run.describe import describe, is_opaque, rebuild
@@ -135,6 +138,23 @@ def check_simplex_sampler(sampler: SimplexSampler, *, resumes: bool = True, bad:
     if resumes:
         codes = np.random.default_rng(0).integers(0, 4, 60)
         _check_resume(lambda **o: sample_dirichlet(codes, 0.5, sampler, **o), data=codes)
+
+
+def check_count_estimator(estimator: CountEstimator, sampler: SimplexSampler) -> None:
+    """An estimator of counts, and a simplex sampler that takes it."""
+    assert isinstance(estimator, CountEstimator), "it must inherit from scirocco.counts.estimators.CountEstimator"
+    _check_part(estimator, example=False)
+    codes = np.random.default_rng(0).integers(0, 4, 60)
+    minibatches = InMemory(codes.astype(np.int32), 6, "shuffled", seed=1, chain=0)
+    local = Codes(minibatches, Weights(0.5, categories=4), lazy=False)
+    state: dict[str, np.ndarray] = {}
+    for _ in estimator.survey(local, state):
+        pass
+    found = [estimator.counts(local, minibatches.at(step), state).dense(4)[0] for step in range(10)]
+    shared = np.allclose(np.mean(found, axis=0), np.bincount(codes))
+    assert shared, "minibatches that share out the data must average to its counts"
+    assert all(isinstance(array, np.ndarray) for array in state.values()), "what is kept must be arrays"
+    _check_resume(lambda **o: sample_dirichlet(codes, 0.5, sampler, estimator=estimator, **o), data=codes)
 
 
 def check_model(model: Any, X: Any, y: Any = None) -> None:

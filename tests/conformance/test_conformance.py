@@ -16,6 +16,7 @@ import pytest
 
 import scirocco as sc
 from scirocco import batches, conformance, estimators, models, recipe, samplers, simplex
+from scirocco.counts import estimators as count_estimators
 
 H = 1e-3
 SAMPLERS = {
@@ -41,6 +42,11 @@ SIMPLEX = {
 }  # fmt: skip
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(120, 2))
+NATURAL, CENTRED = simplex.Natural(sc.SGLD(1e-3)), sc.SCIRCV(0.1, recentre_every=3, centre_from="seen")
+COUNT_ESTIMATORS = {
+    "Plain": (count_estimators.Plain(), sc.SCIR(0.1)), "Centred": (count_estimators.Centred(CENTRED), CENTRED),
+    "ControlVariate": (count_estimators.ControlVariate(), NATURAL), "SAGA": (count_estimators.SAGA(), NATURAL),
+}  # fmt: skip
 QUICK = {"n_draws": 20, "burn_in": 10, "thin": 1, "random_state": 0}
 MODELS = {
     "LDA": (sc.LDA(3, max_iter=8, n_chains=2, random_state=0), (RNG.poisson(0.4, (60, 30)),)),
@@ -73,6 +79,12 @@ def test_simplex_samplers(name):
     conformance.check_simplex_sampler(SIMPLEX[name], resumes=name != "Exact", bad={"step_size": -1.0})
 
 
+@pytest.mark.parametrize("name", COUNT_ESTIMATORS)
+def test_count_estimators(name):
+    estimator, sampler = COUNT_ESTIMATORS[name]
+    conformance.check_count_estimator(estimator, sampler)
+
+
 @pytest.mark.parametrize("name", [n if n in OFTEN else pytest.param(n, marks=pytest.mark.slow) for n in MODELS])
 def test_models(name):
     model, data = MODELS[name]
@@ -90,7 +102,10 @@ def test_no_public_part_is_missing():
     ):  # fmt: skip
         tried = {type(part) for part in parts.values()}
         assert set().union(*(public(module, base) for module in modules)) <= tried
-    assert {type(model).__name__ for model, _ in MODELS.values()} == set(models.__all__)
+    tried = {type(estimator) for estimator, _ in COUNT_ESTIMATORS.values()}
+    assert public(count_estimators, count_estimators.CountEstimator) == tried
+    classes = {name for name in models.__all__ if isinstance(getattr(models, name), type)}
+    assert {type(model).__name__ for model, _ in MODELS.values()} == classes
 
 
 # A part of a third party, and parts that must not pass.

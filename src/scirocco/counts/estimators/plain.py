@@ -1,6 +1,8 @@
 """Counts of the minibatch, scaled up.
 
-counts = (N/n) sum_S E[n_i | weights]
+    counts = (N/n) sum_S E[n_i | weights]
+
+Unbiased for every way of drawing minibatches whose scale says what an observation stands for.
 """
 
 from __future__ import annotations

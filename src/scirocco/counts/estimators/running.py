@@ -1,6 +1,8 @@
 """An average of estimates that forgets.
 
-counts <- (1 - rate) counts + rate estimate
+    counts <- (1 - rate) counts + rate estimate
+
+With a rate of 1/l it is about that of the last l estimates.
 """
 
 from __future__ import annotations
