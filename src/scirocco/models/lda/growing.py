@@ -134,3 +134,13 @@ def grown_topics(topics: np.ndarray, new: int, prior: np.ndarray, total: float) 
     share = prior[-new:] / (total + prior.sum())
     added = np.broadcast_to(share, (*topics.shape[:-1], new))
     return np.concatenate([topics * (1 - share.sum()), added], axis=-1).astype(topics.dtype)
+
+
+def refuse_text(X: Any) -> None:
+    """Text is not counts, and the error of an array that it makes would not say what to do."""
+    listed = isinstance(X, str) or (isinstance(X, list | tuple) and any(isinstance(x, str) for x in X[:5]))
+    if listed or (isinstance(X, np.ndarray) and X.dtype.kind in "US"):
+        raise TypeError(
+            "LDA takes counts, documents x words, not text: count words with sklearn.feature_extraction.text."
+            "CountVectorizer().fit_transform(texts), or make a corpus on disk with scirocco.corpora.corpus_from_text"
+        )
