@@ -374,6 +374,11 @@ def test_bad_requests(planted, fitted):
         sc.LDA(2, max_iter=2, random_state=0).fit(counts + 0.5)
 
 
+def test_a_stream_shorter_than_its_minibatch_is_refused():
+    with pytest.raises(ValueError, match="total_documents is 3, but this minibatch alone has 5"):
+        sc.LDA(2, total_documents=3, random_state=0).partial_fit(np.eye(5, dtype=int))
+
+
 @pytest.mark.parametrize("texts", ["the wind", ["the wind", "the sand"], np.array(["the wind"])])
 def test_text_is_refused_with_a_way_out(texts):
     with pytest.raises(TypeError, match=r"CountVectorizer.*corpus_from_text"):

@@ -119,6 +119,7 @@ def test_effects_find_the_difference_of_groups(fitted, monkeypatch):
         (np.ones((600, 1)), "depend on each other linearly"),
         (pd.DataFrame({"year": [np.nan] * 600}), "year have missing values"),
         (np.full(600, np.inf), "must be finite"),
+        (pd.DataFrame({"day": pd.date_range("2020-01-01", periods=600)}), "day have dates"),
         (np.ones((2, 2, 2)), "must be a table"),
     ],
 )

@@ -59,7 +59,7 @@ def automatic(documents: Documents | Corpus, model: Any) -> str:
 def fits_in_memory(documents: Documents | Corpus, model: Any) -> bool:
     """Whether kept assignments, the tables of their counts and the records leave half of the free memory alone."""
     records = model.n_chains * (2 * model.n_draws + STRETCHES) * 4
-    needed = documents.tokens * 14 + documents.width * model.n_topics * (48 + records)
+    needed = documents.tokens * (25 + 6 * model.n_chains) + documents.width * model.n_topics * (48 + records)
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         free = 1024 * int(next(line for line in lines if line.startswith("MemAvailable")).split()[1])

@@ -76,6 +76,9 @@ def design(covariates: Any, rows: int) -> tuple[np.ndarray, list[str]]:
     if table.isna().any(axis=None):
         bad = [str(name) for name in table.columns[table.isna().any()]]
         raise ValueError(f"covariates must not be missing; {', '.join(bad)} have missing values")
+    dates = [str(name) for name in table.columns if table[name].dtype.kind in "mM"]
+    if dates:
+        raise ValueError(f"covariates must be numbers or categories; {', '.join(dates)} have dates: give years, say")
     wide = pd.get_dummies(table, drop_first=True, dtype=float)
     matrix = np.column_stack([np.ones(rows), wide.to_numpy(np.float64)])
     names = [INTERCEPT, *map(str, wide.columns)]

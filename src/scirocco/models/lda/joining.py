@@ -213,9 +213,11 @@ class Growing:
         same = np.array_equal(stream.alpha, alpha.astype(np.float32))
         if not same or not np.array_equal(stream.weights.prior[:, 0], beta):
             raise ValueError("n_topics, alpha and beta cannot change within a stream: make a new model, or call fit")
+        total = self.total_documents or self.documents_seen_ + documents.size
+        if total < documents.size:
+            raise ValueError(f"total_documents is {total}, but this minibatch alone has {documents.size}")
         self.documents_seen_ += documents.size
         self._words += documents.word_counts()
-        total = self.total_documents or self.documents_seen_
         stream.step(Minibatch.of(documents, total))
         if stream.steps == 1 or stream.steps % RECORD_STEPS == 0 or stream.weights.theta.size <= QUICK:
             half, topics = self._recorder, stream.draw()
