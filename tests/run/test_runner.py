@@ -251,8 +251,11 @@ def compiled():
 def test_a_second_run_compiles_nothing(compiled):
     """Other data, numbers and seeds, the same functions, shapes and kinds of parts."""
 
+    def likelihood(mean, x):  # of this test alone: no other has compiled programs with it
+        return log_likelihood(mean, x)
+
     def once(shift, h, seed, auto):
-        target = sc.Target(log_prior, log_likelihood, X + np.float32(shift))
+        target = sc.Target(log_prior, likelihood, X + np.float32(shift))
         sampler = sc.UnderdampedLangevin("auto") if auto else sc.SGHMC(h, friction=5 * h, temperature=1 + h)
         return sc.sample(target, sampler, jnp.full(2, h), num_samples=50 + seed, thin=2, batch_size=20, seed=seed)
 
@@ -276,6 +279,6 @@ def test_other_strata_compile_nothing(compiled):
             target, sc.UnderdampedLangevin("auto"), jnp.zeros(2), num_samples=50, batch_size=100, seed=seed
         )  # fmt: skip
         found.append(trace.tuning.strata)
-    assert len(compiled) == before
+    assert len(compiled) == before > 0
     assert found[0] != found[1]
     assert len(found[0]) == len(found[1]) > 1
