@@ -107,6 +107,33 @@ def test_a_search_without_work_assigns_everything():
     assert chain.kept.totals.sum() == COUNTS.sum()
 
 
+@pytest.mark.parametrize("steps", [0, 3, 130, 260, 900])
+def test_a_search_that_is_stopped_loses_no_token(steps):
+    chain = chain_of(search_passes=20.0)
+    for _ in range(steps):
+        chain.step()
+    chain.search.stop()
+    searched(chain)
+    table = np.zeros_like(chain.kept.table)
+    np.add.at(table, (chain.kept.codes, chain.kept.labels), 1)
+    np.testing.assert_array_equal(chain.kept.table, table)
+    assert chain.kept.totals.sum() == COUNTS.sum()
+
+
+def test_the_most_likely_start_goes_on(monkeypatch):
+    found = []
+    for starts in (1, 6):
+        monkeypatch.setattr(search, "STARTS", starts)
+        chain = chain_of(search_passes=40.0)
+        first = chain.search.goal
+        while chain.search.goal == first:
+            chain.step()
+        begun = chain.token_starts[: first + 1]
+        found.append(search.joint_likelihood(chain.kept, begun, chain.alpha, chain.search.beta))
+        assert chain.search.likely == pytest.approx(found[-1], rel=1e-6)
+    assert found[1] >= found[0]  # the first of the six is the one
+
+
 def test_many_topics_are_swept_by_those_of_the_document(monkeypatch):
     # The same posterior by the other kernel: means of what does not depend on the labels.
     found = []

@@ -77,6 +77,9 @@ class Doubling:
 
     def stop(self) -> None:
         """Do with the topics that there are: what is left is assigned."""
+        if self.chosen.size:  # between two starts
+            self.have = self.goal
+            self._take_best()
         self.starts_made = STARTS
         if self.goal < self.size:
             self.goal, self.quarter = self.size, 0
@@ -137,13 +140,17 @@ class Doubling:
                 self.kept.table[:], self.kept.totals[:] = 0, 0
                 return
             self.starts_made = STARTS
-            self.kept.labels[: self.chosen.size] = self.chosen
-            self.kept.table[:], self.kept.totals[:] = 0, 0
-            self.kept.add(0, self.chosen.size)
-            self.chosen = self.chosen[:0]
+            self._take_best()
         self.best = max(self.scores, default=-np.inf)
         wanted = 2 * self.goal
         self.goal = self.size if wanted > self.size - self.aside else wanted
+
+    def _take_best(self) -> None:
+        """The documents of the first stage have the labels of its best start."""
+        self.kept.labels[: self.chosen.size] = self.chosen
+        self.kept.table[:], self.kept.totals[:] = 0, 0
+        self.kept.add(0, self.chosen.size)
+        self.chosen = self.chosen[:0]
 
     def _compare(self) -> None:
         """Keep the labels of this start if it is the best so far."""
