@@ -1,4 +1,4 @@
-"""ESS and R-hat by coordinate, as ArviZ computes them (Vehtari et al. 2021), to the last bit.
+"""ESS and R-hat by coordinate, as arviz-stats computes them (Vehtari et al. 2021).
 
 ArviZ's own functions come with SciPy's statistics and all that ArviZ can do: a second to load, when a whole run of a
 small model takes two.

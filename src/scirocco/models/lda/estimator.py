@@ -53,7 +53,7 @@ class LDA(Growing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     sampler : "gibbs" keeps every token's topic in memory and is exact from minibatches; "collapsed" is the collapsed
         Gibbs sampler. The others see documents and forget them: "scir", "scir_cv" and "sgrld", or a sampler such as
         ``SCIR(step_size)``; on natural parameters "sgld", "sgld_cv", "sghmc" and "sgnht", or one such as
-        ``SGLD(step_size)``. "auto" takes "collapsed", for ten million tokens
+        ``SGLD(step_size)``. "auto" takes "collapsed", for 10^8 tokens
         or more "gibbs", and "scir" if memory does not allow them.
     estimator : how a sampler on natural parameters estimates counts: "plain", "control_variate" or "saga".
     batch_size : documents of a minibatch; chosen by the sampler if None.

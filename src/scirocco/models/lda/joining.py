@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -57,21 +57,14 @@ class Growing:
     _recorder: SecondHalf
     _words: np.ndarray
 
-    @property
-    def _threads(self) -> int:
-        raise NotImplementedError
+    if TYPE_CHECKING:  # what the estimator has
 
-    def _documents(self, X: Any, *, reset: bool) -> Documents:
-        raise NotImplementedError
-
-    def _settings(self, vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
-        raise NotImplementedError
-
-    def _names(self, vocabulary: Any) -> Any:
-        raise NotImplementedError
-
-    def _draws(self, most: int, *, one_order: bool = False) -> np.ndarray:
-        raise NotImplementedError
+        @property
+        def _threads(self) -> int: ...
+        def _documents(self, X: Any, *, reset: bool) -> Documents: ...
+        def _settings(self, vocabulary: int) -> tuple[np.ndarray, np.ndarray]: ...
+        def _names(self, vocabulary: Any) -> Any: ...
+        def _draws(self, most: int, *, one_order: bool = False) -> np.ndarray: ...
 
     def update(
         self, X: Any, *, vocabulary: Any = None, max_iter: int = 20, max_seconds: float | None = None
