@@ -7,14 +7,26 @@ import sys
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import gammaln
 
 from scirocco.core.compiled import jit
 from scirocco.corpora.documents import Documents
-from scirocco.models.lda import lanes, memory, search
+from scirocco.models.lda import doubling, lanes, memory, search
+from scirocco.models.lda.doubling import Doubling
 from scirocco.models.lda.memory import CollapsedGibbs, KeptGibbs
+from scirocco.models.lda.search import Phase
 
 COUNTS = np.random.default_rng(0).poisson(0.25, (400, 60))
 ALPHA, BETA = np.full(12, 0.1), np.full(60, 0.05)
+
+
+def planted(rng):
+    """Documents of 12 topics with 5 words each."""
+    weights = rng.dirichlet(np.full(12, 0.2), 400)
+    return np.array([rng.multinomial(40, w @ np.kron(np.eye(12), np.full(5, 0.2))) for w in weights])
+
+
+PLANTED = planted(np.random.default_rng(2))
 
 
 def many(documents, collapsed, make):
@@ -62,9 +74,9 @@ def test_vector_draws_have_the_law_and_the_bits_of_plain_ones(documents, collaps
                 assert stats.chisquare(np.bincount(found[:, i], minlength=topics), expected).pvalue > 1e-4
 
 
-def chain_of(kind=KeptGibbs, **settings):
+def chain_of(kind=KeptGibbs, counts=COUNTS, **settings):
     options = {"seed": 1, "chain": 0, "search_passes": 6.0, "batch_size": None, "threads": 1} | settings
-    return kind(Documents.of(COUNTS), ALPHA, BETA, **options)
+    return kind(Documents.of(counts), ALPHA, BETA, **options)
 
 
 def searched(chain):
@@ -73,25 +85,49 @@ def searched(chain):
     return chain
 
 
+LONG = 200.0  # passes: enough for EM, doubling, and the comparison
+PHASES = [phase for phase in Phase if phase != Phase.DONE]
+
+
+def until(phase, search_passes=LONG, **settings):
+    """A chain some steps into a phase of its search."""
+    chain = chain_of(search_passes=search_passes, **settings)
+    for _ in range(5000):
+        if chain.search.phase == phase:
+            break
+        chain.step()
+    assert chain.search.phase == phase
+    for _ in range(3):
+        chain.step()
+    return chain
+
+
+@pytest.fixture
+def no_race(monkeypatch):
+    """EM is not beaten before it comes to its end."""
+    monkeypatch.setattr(search, "RACE", np.inf)
+
+
+def counted(chain):
+    """The table of counts, counted again."""
+    table = np.zeros_like(chain.kept.table)
+    np.add.at(table, (chain.kept.codes, chain.kept.labels), 1)
+    return table
+
+
 @pytest.mark.parametrize("blocks", [1, 8])
-def test_the_search_does_not_depend_on_the_threads(monkeypatch, blocks):
-    monkeypatch.setattr(search, "BLOCKS", blocks)
-    monkeypatch.setattr(search, "PARALLEL", 1e-3)  # of so few tokens: in blocks all the same
-    chains = [searched(chain_of(threads=threads)) for threads in (1, 2, 4)]
-    table = np.zeros_like(chains[0].kept.table)
-    np.add.at(table, (chains[0].kept.codes, chains[0].kept.labels), 1)
-    np.testing.assert_array_equal(chains[0].kept.table, table)  # blocks are put together without a loss
-    np.testing.assert_array_equal(chains[0].kept.totals, table.sum(axis=0)[:12])
+@pytest.mark.parametrize("passes", [6.0, LONG])
+def test_the_search_does_not_depend_on_the_threads(monkeypatch, blocks, passes):
+    monkeypatch.setattr(doubling, "BLOCKS", blocks)
+    monkeypatch.setattr(doubling, "PARALLEL", 1e-3)  # of so few tokens: in blocks all the same
+    chains = [searched(chain_of(threads=threads, search_passes=passes)) for threads in (1, 2, 4)]
+    np.testing.assert_array_equal(chains[0].kept.table, counted(chains[0]))  # blocks lose nothing
+    np.testing.assert_array_equal(chains[0].kept.totals, chains[0].kept.used.sum(axis=0))
     for other in chains[1:]:
         np.testing.assert_array_equal(chains[0].kept.labels, other.kept.labels)
 
 
-@pytest.mark.parametrize("kind", [KeptGibbs, CollapsedGibbs])
-@pytest.mark.parametrize("steps", [1, 7, 40, 200])
-def test_a_chain_goes_on_from_anywhere(kind, steps):
-    chain, again = chain_of(kind), chain_of(kind)
-    for _ in range(steps):
-        chain.step()
+def goes_on(chain, again):
     again.unpack({name: array.copy() for name, array in chain.pack().items()})
     for _ in range(30):
         chain.step()
@@ -101,36 +137,105 @@ def test_a_chain_goes_on_from_anywhere(kind, steps):
     assert chain.passes == again.passes
 
 
+@pytest.mark.parametrize("kind", [KeptGibbs, CollapsedGibbs])
+@pytest.mark.parametrize("steps", [1, 7, 40, 200])
+def test_a_chain_goes_on_from_anywhere(kind, steps):
+    chain = chain_of(kind)
+    for _ in range(steps):
+        chain.step()
+    goes_on(chain, chain_of(kind))
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.usefixtures("no_race")
+def test_a_search_goes_on_from_every_phase(phase):
+    goes_on(until(phase), chain_of(search_passes=LONG))
+
+
 def test_a_search_without_work_assigns_everything():
     chain = searched(chain_of(search_passes=0.0))
     assert chain.search.work == pytest.approx(1)
     assert chain.kept.totals.sum() == COUNTS.sum()
 
 
-@pytest.mark.parametrize("steps", [0, 3, 130, 260, 900])
-def test_a_search_that_is_stopped_loses_no_token(steps):
-    chain = chain_of(search_passes=20.0)
-    for _ in range(steps):
-        chain.step()
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.usefixtures("no_race")
+def test_a_search_that_is_stopped_loses_no_token(phase):
+    chain = until(phase)
     chain.search.stop()
-    searched(chain)
-    table = np.zeros_like(chain.kept.table)
-    np.add.at(table, (chain.kept.codes, chain.kept.labels), 1)
-    np.testing.assert_array_equal(chain.kept.table, table)
+    for _ in range(4):  # the quarters of an assignment, if there is none yet
+        chain.step()
+    assert not chain.searching
+    np.testing.assert_array_equal(chain.kept.table, counted(chain))
     assert chain.kept.totals.sum() == COUNTS.sum()
 
 
-def test_the_most_likely_start_goes_on(monkeypatch):
+@pytest.mark.usefixtures("no_race")
+def test_of_two_starts_the_more_likely_goes_on(monkeypatch):
+    monkeypatch.setattr(doubling, "STARTS", 1)
+    winners = set()
+    for seed in range(8):
+        chain = until(Phase.SETTLE_DOUBLED, seed=seed, counts=PLANTED)
+        first, known = chain.search.chosen.copy(), chain.search.likely
+        searched(chain)
+        found = doubling.joint_likelihood(chain.kept, chain.token_starts, chain.alpha, chain.search.beta)
+        same = np.array_equal(chain.kept.labels, first)
+        assert found == pytest.approx(known) if same else found > known
+        np.testing.assert_array_equal(chain.kept.table, counted(chain))
+        winners.add("em" if same else "doubling")
+    assert winners == {"em", "doubling"}  # neither is best for all
+
+
+@pytest.mark.parametrize("better", ["em", "doubling"])
+@pytest.mark.parametrize("steps", [5, 40])
+def test_the_better_of_the_race_goes_on(monkeypatch, better, steps):
+    scored = Doubling.score
+    monkeypatch.setattr(Doubling, "score", lambda way, aside: scored(way, aside) + (-9 if better == "em" else 9))
+    chain, again = (chain_of(search_passes=60.0, counts=PLANTED) for _ in range(2))
+    for _ in range(steps):
+        chain.step()
+    assert chain.search.phase == Phase.EXPECT
+    assert 0 < chain.search.doubling.work <= chain.search.work / 2 + 0.3  # as much work for both
+    goes_on(chain, again)
+    while chain.search.phase == Phase.EXPECT:
+        chain.step()
+    assert chain.search.phase == (Phase.ASSIGN if better == "em" else Phase.DOUBLE)
+    np.testing.assert_array_equal(searched(chain).kept.table, counted(chain))
+
+
+@pytest.mark.usefixtures("no_race")
+def test_em_leaves_when_documents_put_aside_say_so():
+    chain = until(Phase.ASSIGN, counts=PLANTED, search_passes=1e4)
+    scores = chain.search.warm.scores
+    assert scores[-1] - scores[-2] < 0.01 * (scores[-1] - scores[0])
+    assert scores[-1] > scores[0]
+    assert chain.search.warm.work < chain.search.warm.passes
+
+
+def test_the_likelihood_of_assignments_is_that_of_gamma_functions():
+    chain = searched(chain_of())
+    near = np.zeros((400, 12))
+    np.add.at(near, (np.repeat(np.arange(400), np.diff(chain.token_starts)), chain.kept.labels), 1)
+    used, totals = chain.kept.used, chain.kept.totals
+    weights = gammaln(near + ALPHA).sum() - 400 * gammaln(ALPHA).sum()
+    words = gammaln(used + BETA[:, None]).sum() - 12 * gammaln(BETA).sum() - gammaln(totals + BETA.sum()).sum()
+    found = doubling.joint_likelihood(chain.kept, chain.token_starts, ALPHA, BETA)
+    assert found == pytest.approx(weights + words, rel=1e-9)
+
+
+@pytest.mark.usefixtures("no_race")
+def test_the_most_likely_start_of_doubling_goes_on(monkeypatch):
     found = []
     for starts in (1, 6):
-        monkeypatch.setattr(search, "STARTS", starts)
-        chain = chain_of(search_passes=40.0)
-        first = chain.search.goal
-        while chain.search.goal == first:
+        monkeypatch.setattr(doubling, "STARTS", starts)
+        chain = until(Phase.DOUBLE)
+        way = chain.search.doubling
+        first = way.goal
+        while way.goal == first:
             chain.step()
         begun = chain.token_starts[: first + 1]
-        found.append(search.joint_likelihood(chain.kept, begun, chain.alpha, chain.search.beta))
-        assert chain.search.likely == pytest.approx(found[-1], rel=1e-6)
+        found.append(doubling.joint_likelihood(chain.kept, begun, chain.alpha, way.beta))
+        assert way.likely == pytest.approx(found[-1], rel=1e-6)
     assert found[1] >= found[0]  # the first of the six is the one
 
 

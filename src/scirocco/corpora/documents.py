@@ -27,6 +27,23 @@ def _add_counts(words: Any, numbers: Any, counts: Any) -> None:
         counts[words[j]] += numbers[j]
 
 
+@jit
+def _gather(chosen: Any, old: Any, new: Any, words: Any, numbers: Any, new_words: Any, new_numbers: Any) -> None:
+    for i in range(chosen.size):
+        shift = old[chosen[i]] - new[i]
+        for j in range(new[i], new[i + 1]):
+            new_words[j], new_numbers[j] = words[j + shift], numbers[j + shift]
+
+
+@jit
+def _spell_out(words: Any, numbers: Any, tokens: Any) -> None:
+    t = 0
+    for j in range(words.size):
+        for _ in range(numbers[j]):
+            tokens[t] = words[j]
+            t += 1
+
+
 @dataclass(frozen=True, eq=False)
 class Documents:
     """Words and their numbers of occurrences, document after document (compressed sparse rows)."""
@@ -85,12 +102,24 @@ class Documents:
         """Tokens of all documents."""
         return int(self.lengths.sum())
 
+    @property
+    def token_starts(self) -> np.ndarray:
+        """Where the tokens of each document begin among all."""
+        return np.concatenate([[0], np.cumsum(self.lengths)])
+
+    def token_words(self) -> np.ndarray:
+        """The word of every token, document after document."""
+        tokens = np.empty(self.tokens, self.words.dtype)
+        _spell_out(self.words, self.numbers, tokens)
+        return tokens
+
     def take(self, documents: np.ndarray | slice) -> Documents:
         """Some of the documents."""
         chosen = np.arange(*documents.indices(self.size)) if isinstance(documents, slice) else documents
         starts = np.concatenate([[0], np.cumsum(self.starts[chosen + 1] - self.starts[chosen])])
-        entries = self.entries(chosen)
-        return Documents(starts, self.words[entries], self.numbers[entries], self.width)
+        words, numbers = np.empty(starts[-1], self.words.dtype), np.empty(starts[-1], self.numbers.dtype)
+        _gather(chosen, self.starts, starts, self.words, self.numbers, words, numbers)
+        return Documents(starts, words, numbers, self.width)
 
     rows = take
 

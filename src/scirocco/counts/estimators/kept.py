@@ -105,6 +105,10 @@ class Kept:
         """Observations ``low`` to ``high`` have labels now, for the first time."""
         _add(self.codes, self.labels, low, high, self.table, self.totals)
 
+    def clear(self) -> None:
+        """Nothing is counted any more."""
+        self.table[:], self.totals[:] = 0, 0
+
     def moved(self, low: int, old: np.ndarray) -> None:
         """The labels from ``low`` on were ``old`` and have been changed in place."""
         _move(self.codes, old, self.labels, low, self.table, self.totals)

@@ -47,6 +47,8 @@ class TopicEngine(Engine):
         self.step, self.whole = 0, True
         self._due = 0.0  # passes at which the next record is made
         self._reason = ""
+        # Share of the time, work and limit of the search when it was first paced.
+        self._began: tuple[float, float, float] | None = None
         self.chain: Any = None
 
     @property
@@ -88,12 +90,16 @@ class TopicEngine(Engine):
         return Chunk({}, 0, {}, {}, {}, finite)
 
     def _pace(self, share: float) -> None:
-        """The search gets its share of a time budget, at the speed that it had so far."""
+        """The search gets its share of the time that was left when it began, at the speed that it had so far."""
         search = self.chain.search
-        if share > SEARCH_SHARE:
+        if self._began is None:
+            self._began = share, search.work, search.passes
+        began, before, limit = self._began
+        taken, most = share - began, SEARCH_SHARE * (1 - began)
+        if taken > most:
             search.stop()
-        elif share > SEARCH_SHARE / 20:  # before that the clock is too coarse
-            search.passes = min(search.passes, SEARCH_SHARE * search.work / share)
+        elif taken > most / 20:  # before that the clock is too coarse
+            search.passes = min(limit, before + most * (search.work - before) / taken)
 
     def _record(self, speed: float) -> None:
         half, chain = self.second_half, self.chain

@@ -14,6 +14,7 @@ from scirocco.counts.estimators import chosen_estimator
 from scirocco.counts.minibatches import FromDisk, InMemory, Minibatches
 from scirocco.models.home import Home
 from scirocco.models.lda.agreement import Agreement
+from scirocco.models.lda.aside import Aside, put_aside
 from scirocco.models.lda.blocks import CorpusBlocks
 from scirocco.models.lda.choosing import IN_MEMORY, NATURAL, natural_sampler, stream_sampler
 from scirocco.models.lda.engine import SEARCH_SHARE, TOPICS, TopicEngine, alignments
@@ -110,9 +111,13 @@ def make_chain(
         sampler, documents.width, alpha, beta, seed=seed, chain=number, sweeps=model.sweeps,
         skip_sweeps=model.skip_sweeps, threads=threads, estimator=chosen, minibatches=minibatches,
     )  # fmt: skip
+    first = minibatches.at(0).data  # put aside: the search begins after it
+    first = first.take(slice(put_aside(documents.size)))
+    aside = Aside(first.token_words(), first.token_starts)
     search = WarmUp(
-        documents.tokens, documents.size, alpha, beta, seed=seed, chain=number, passes=search_passes, threads=threads
-    )
+        documents.tokens, documents.size, alpha, beta, seed=seed, chain=number, passes=search_passes, threads=threads,
+        aside=aside,
+    )  # fmt: skip
     choose = partial(natural_sampler, kind) if isinstance(kind, str) and kind in NATURAL else None
     return StreamFit(stream, documents, search, beta, choose)
 

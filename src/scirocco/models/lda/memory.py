@@ -24,7 +24,7 @@ from scirocco.counts.estimators import Kept
 from scirocco.models.lda import dense, local
 from scirocco.models.lda.lanes import padded
 from scirocco.models.lda.priors import learnt_alpha, learnt_beta
-from scirocco.models.lda.search import Doubling
+from scirocco.models.lda.search import Search
 from scirocco.run.checkpoint import part
 from scirocco.simplex.exact import draw_gammas
 
@@ -50,13 +50,12 @@ class KeptGibbs:
         if assigned is None:
             self.order = generator(seed, Purpose.SEARCH_ORDER, chain).permutation(documents.size)
         shuffled = documents.take(self.order)
-        self.token_starts = np.concatenate([[0], np.cumsum(shuffled.lengths)])
+        self.token_starts = shuffled.token_starts
         # Every token's word, its topic, and the counts of words x topics.
-        words = np.repeat(shuffled.words, shuffled.numbers)
-        self.kept = Kept(words, rows=self.topics, categories=self.width, width=padded(self.topics))
-        self.search = Doubling(
-            self.kept, self.token_starts, self._padded_alpha(), beta, seed=seed, chain=chain, passes=search_passes,
-            threads=threads,
+        self.kept = Kept(shuffled.token_words(), rows=self.topics, categories=self.width, width=padded(self.topics))
+        self.search = Search(
+            shuffled, self.kept, self.token_starts, self._padded_alpha(), beta, seed=seed, chain=chain,
+            passes=search_passes, threads=threads,
         )  # fmt: skip
         if assigned is not None:  # the first documents have topics: only the others need a start
             self.kept.labels[: assigned.size] = assigned
@@ -129,9 +128,7 @@ class KeptGibbs:
         self.kept.labels[:], self.alpha, self.beta = (arrays[name] for name in ("z", "alpha", "beta"))
         calls, position, self.sampled = map(float, arrays["facts"])
         self.calls, self.position = int(calls), int(position)
-        self.search.unpack(part(arrays, "search"))
-        self.kept.table[:], self.kept.totals[:] = 0, 0
-        self.kept.add(0, self.token_starts[self.search.have])
+        self.search.unpack(part(arrays, "search"))  # and counts them
 
     def _resample(self) -> None:
         begin, end = self.borders[self.position], self.borders[self.position + 1]
@@ -184,7 +181,7 @@ class KeptGibbs:
     def draw(self) -> np.ndarray:
         """Topics given all assignments, topics x words."""
         if self.searching:
-            return self.mean().astype(np.float32)
+            return self.search.topics()
         theta = draw_gammas(self.key, self._call(), self.kept.used + self.beta[:, None], self.threads)
         return np.ascontiguousarray((theta / theta.sum(axis=0)).T, dtype=np.float32)
 

@@ -1,230 +1,242 @@
-"""A start for kept assignments: collapsed Gibbs sampling of a part of the documents that doubles until it has all.
+"""A start for kept assignments: expectation maximisation and doubling, in competition.
 
-    sweep the first documents  ->  assign as many more, given the topics so far  ->  sweep all of these  ->  ...
+    EM on minibatches, beside it doubling  ->  the one that predicts documents put aside better at the same work:
+      doubling  ->  to its end  ->  sampling
+      EM        ->  assign all documents given its topics  ->  sampling
+                    or, with ``ENOUGH`` sweeps left  ->  sweep  ->  doubling once more  ->  sweep  ->  the more likely
 
-Topics form quickly where sweeps are short, and each doubling starts from topics that are nearly right for it. The
-documents come in random order. How long a stage is swept is measured on a few documents that are put aside: until some
-sweeps improve their prediction by less than a small part of what the last doubling did. To stop earlier would be
-cheaper now and dearer later, when the same sweeps cost twice as much. A budget limits the work of each stage alike, so
-that the small ones may have many sweeps.
+Neither is best everywhere. EM (``warm_up``) has good topics after a fraction of a pass, but it slows down with many
+topics, and expected assignments are not the posterior's: on short documents, or few, it ends in a worse mode. Doubling
+(``doubling``) takes some fifteen sweeps. EM is over when documents put aside say so, or after its share of the search.
+Where there is time for both, what they led to is compared by log p(words, assignments), after as many sweeps of each
+over everything.
 
-The first stage, which is the cheapest and where topics that share their words may form, is begun several times; the
-start with the largest log p(words, assignments) goes on.
-
-From ``PARALLEL`` cells of the table of counts to a block of tokens on, documents are swept in blocks side by side, each
-against the counts of all others as they were a quarter of a sweep ago: approximate, and good enough for a start. Blocks
-do not depend on the number of threads, and whole numbers are added up, so the bits do not either.
-
-An initial value like any other: the samplers that go on from it forget it.
+An initial value like any other: the samplers that go on from it forget it. Work is counted in sweeps over all
+documents.
 """
 
 from __future__ import annotations
 
-import threading
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
-from scipy.special import gammaln
 
-from scirocco.core.compiled import over_blocks
-from scirocco.core.seeds import Purpose, stream_key
+from scirocco.corpora.documents import Documents
 from scirocco.counts.estimators import Kept
-from scirocco.models.lda import dense, local
+from scirocco.models.lda.aside import Aside, put_aside
+from scirocco.models.lda.doubling import Doubling, joint_likelihood
+from scirocco.models.lda.warm_up import TOKENS, WarmUp
+from scirocco.run.checkpoint import part
 
-FIRST = 0.01  # of the documents, but FEWEST at the least
-FEWEST = 50
-ASIDE = 300  # documents put aside, but at most a twentieth
-CHECKS = 2  # sweeps from look to look at the documents put aside
-SMALL = 0.05  # of the gain by the last doubling: a gain from look to look that is not worth more sweeps
-MOST, LEAST = 30, 4  # sweeps of a stage
-STARTS = 6  # of the first stage, as far as a quarter of the work allows
-BLOCKS, QUARTERS = 8, 4
-PARALLEL = 4  # tokens of a block for each cell of the table that must be copied for it
-ROUNDS = 5  # of the fixed point of the weights of a document put aside
+COST, COST_OF_TOPIC = 3.0, 0.04  # of a token in EM over one in a sweep, measured with 10 to 200 topics
+RACE = 12  # sweeps: a shorter search has no time for two
+SHARE = 1 / 4  # of the search, that EM may take; of a short one half, up to the work of a sweep
+ENOUGH = 32  # sweeps that must be left for doubling after EM, which takes about half of them
+SETTLE = 8  # sweeps before two starts are compared
 
 
-class Doubling:
-    """The search of one chain, on the ``kept`` assignments of documents in random order.
+class Phase(IntEnum):
+    """Where the search is."""
+
+    EXPECT = 0
+    ASSIGN = 1
+    SETTLE = 2
+    DOUBLE = 3
+    SETTLE_DOUBLED = 4
+    DONE = 5
+
+
+class Search:
+    """The search of one chain, on the ``kept`` assignments of ``documents``, which are in random order.
 
     ``starts`` says where the tokens of each document begin; ``alpha`` is padded as the table of counts is; ``passes``
-    is the work that the search may cost, in sweeps over all documents.
+    is the work that the search may cost.
     """
 
     def __init__(
-        self, kept: Kept, starts: np.ndarray, alpha: np.ndarray, beta: np.ndarray, *, seed: int, chain: int,
-        passes: float, threads: int | None,
+        self, documents: Documents, kept: Kept, starts: np.ndarray, alpha: np.ndarray, beta: np.ndarray, *, seed: int,
+        chain: int, passes: float, threads: int | None,
     ) -> None:  # fmt: skip
-        self.kept, self.starts, self.threads, self.passes = kept, starts, threads, passes
-        self.alpha, self.beta, self.beta_sum = alpha, beta.astype(np.float32), np.float32(beta.sum())
-        self.key = stream_key(seed, Purpose.SEARCH_SWEEPS, chain)
-        self.size = starts.size - 1
-        self.aside = min(ASIDE, self.size // 20)
-        self.goal = min(self.size, max(FEWEST, int(FIRST * self.size)))
-        self.have = self.calls = self.quarter = self.sweeps = 0
-        self.work = 0.0  # in sweeps over all documents
-        self.scores: list[float] = []  # of this stage
-        self.best, self.gain = -np.inf, 0.0  # score of the stage before; what the doubling since brought
-        self.starts_made, self.likely = 0, -np.inf  # of the first stage; the best log likelihood so far
-        self.chosen = np.empty(0, kept.labels.dtype)  # and its labels
-        self._aside = _Aside(kept.codes, starts, self.size - self.aside) if self.aside else None
-        if passes <= 0:
-            self.stop()
+        self.kept, self.starts, self.alpha, self.beta, self.passes = kept, starts, alpha, beta, passes
+        self.size = documents.size
+        self._common: dict[str, Any] = {"seed": seed, "chain": chain, "threads": threads}
+        aside = put_aside(self.size)
+        self.aside = Aside(kept.codes, starts, self.size - aside) if aside else None
+        self.spent = 0.0  # on what came before the doubling
+        self.likely, self.chosen = -np.inf, np.empty(0, kept.labels.dtype)  # what EM led to
+        self.read = 0  # documents
+        self._documents: Documents | None = documents
+        self.warm: WarmUp | None = None
+        self.cost = COST + COST_OF_TOPIC * kept.rows
+        self.phase = Phase.DOUBLE
+        if passes > 0 and self.aside is not None:  # documents enough to say when EM is over
+            self.phase = Phase.EXPECT
+            self.warm = self._fresh_warm_up()
+            self.doubling = self._fresh_doubling(passes, begin=1)
+        else:
+            self.doubling = self._fresh_doubling(passes)
+
+    def _fresh_doubling(self, passes: float, **more: int) -> Doubling:
+        return Doubling(
+            self.kept, self.starts, self.alpha, self.beta, passes=passes, aside=self.aside, **self._common, **more
+        )  # fmt: skip
+
+    def _fresh_warm_up(self) -> WarmUp:
+        return WarmUp(
+            int(self.starts[-1]), self.size, self.alpha[: self.kept.rows], self.beta, passes=self.passes,
+            aside=self.aside, **self._common,
+        )  # fmt: skip
 
     @property
     def done(self) -> bool:
-        """Whether all documents are assigned."""
-        return self.have == self.size
+        """Whether all documents are assigned for good."""
+        return self.phase == Phase.DONE
 
-    def stop(self) -> None:
-        """Do with the topics that there are: what is left is assigned."""
-        if self.chosen.size:  # between two starts
-            self.have = self.goal
-            self._take_best()
-        self.starts_made = STARTS
-        if self.goal < self.size:
-            self.goal, self.quarter = self.size, 0
-
-    def begin_after(self, documents: int) -> None:
-        """So many documents have topics already: only the others are assigned."""
-        self.have = documents
-        self.stop()
+    @property
+    def work(self) -> float:
+        """In sweeps over all documents."""
+        return self.spent + (self.cost * self.warm.work if self.warm else 0.0) + self.doubling.work
 
     def step(self) -> None:
-        """A quarter of what is to be assigned or swept next."""
-        if self.have < self.goal:
-            stop = self.have + -(-(self.goal - self.have) // (QUARTERS - self.quarter))
-            self._run(self.have, stop, fresh=True)
-            self.have = stop
-            self.quarter = 0 if self.have == self.goal else self.quarter + 1
-            self.sweeps, self.scores = 0, []
-            return
-        borders = np.linspace(0, self.have, QUARTERS + 1).astype(int)
-        self._run(*borders[self.quarter : self.quarter + 2])
-        self.quarter = (self.quarter + 1) % QUARTERS
-        if not self.quarter:
-            self.sweeps += 1
-            if self._enough():
-                self._grow()
+        """A minibatch of EM, or a quarter of a sweep."""
+        if self.phase == Phase.EXPECT and not self._behind():
+            self._expect()
+        elif self.phase == Phase.EXPECT:
+            self.doubling.step()
+        elif self.phase in (Phase.ASSIGN, Phase.DOUBLE):
+            self.doubling.passes = self.passes - self.spent
+            self.doubling.step()
+        else:
+            self.doubling.sweep()
+        self._move_on()
+
+    def _behind(self) -> bool:
+        """Whether it is the turn of doubling in the race."""
+        assert self.warm is not None
+        return self.passes >= RACE and self.doubling.work < self.cost * self.warm.work and not self.doubling.done
+
+    def _expect(self) -> None:
+        """A minibatch of the documents that are not put aside, again and again."""
+        assert self.warm is not None
+        assert self._documents is not None
+        assert self.aside is not None
+        end = self.size - self.aside.size
+        most = int(np.searchsorted(self.starts, self.starts[self.read] + TOKENS))
+        stop = min(end, self.read + max(1, end // 8), max(self.read + 1, most))
+        self.warm.passes = max(SHARE * self.passes, min(1.0, self.passes / 2)) / self.cost
+        self.warm.step(self._documents.take(slice(self.read, stop)))
+        self.read = stop % end
+
+    def _move_on(self) -> None:
+        """To the next phase, if this one is over."""
+        doubling = self.doubling
+        if self.phase == Phase.EXPECT and self.warm is not None and self.warm.done and not self._behind():
+            self._decide()
+        elif self.phase == Phase.ASSIGN and doubling.done:
+            self._lend(-1)
+            self.warm, self.spent, self._documents = None, self.work - doubling.work, None
+            self.phase = Phase.SETTLE if self.passes - self.work > ENOUGH + 2 * SETTLE else Phase.DONE
+            doubling.sweeps = doubling.quarter = 0
+        elif self.phase == Phase.SETTLE and doubling.sweeps == SETTLE:
+            self.likely, self.chosen, self.spent = self._likelihood(), self.kept.labels.copy(), self.work
+            self._begin_again(self.passes - self.spent)
+            self.phase = Phase.DOUBLE
+        elif self.phase == Phase.DOUBLE and doubling.done:
+            self.phase = Phase.SETTLE_DOUBLED if self.chosen.size else Phase.DONE
+            doubling.sweeps = doubling.quarter = 0
+        elif self.phase == Phase.SETTLE_DOUBLED and doubling.sweeps == SETTLE:
+            if self._likelihood() < self.likely:
+                self._take_chosen()
+            self.chosen, self.phase = self.chosen[:0], Phase.DONE
+
+    def _decide(self) -> None:
+        """Who of the two goes on."""
+        assert self.warm is not None
+        assert self.aside is not None
+        raced = self.passes >= RACE and self.doubling.have
+        known = self.aside.score(self.warm.phi(self.aside.columns), self.warm.alpha)
+        if raced and self.doubling.score(self.aside) > known:
+            self.spent, self.warm, self._documents = self.work - self.doubling.work, None, None
+            self.phase = Phase.DOUBLE
+        else:
+            self._assign()
+
+    def _assign(self) -> None:
+        """All documents will be assigned, given the topics of EM."""
+        self.spent += self.doubling.work
+        self._begin_again(0.0)
+        self._lend(1)
+        self.phase = Phase.ASSIGN
+
+    def _begin_again(self, passes: float) -> None:
+        """Nothing is assigned."""
+        calls = self.doubling.calls
+        self.kept.clear()
+        self.doubling = self._fresh_doubling(passes)
+        self.doubling.calls = calls  # other random numbers
+
+    def _lend(self, sign: int) -> None:
+        """The counts of EM, while they are needed, are those of documents that nobody has."""
+        if self.warm is not None:
+            counts = np.rint(self.warm.counts.read()).astype(np.int32) * np.int32(sign)
+            self.kept.used[:] += counts
+            self.kept.totals[:] += counts.sum(axis=0)
+
+    def topics(self) -> np.ndarray:
+        """What is found so far, topics x words."""
+        if self.phase == Phase.EXPECT and self.warm is not None:
+            return self.warm.phi().T
+        parameter = self.kept.used + self.beta[:, None]
+        return np.asarray(parameter / parameter.sum(axis=0), np.float32).T
+
+    def _likelihood(self) -> float:
+        return joint_likelihood(self.kept, self.starts, self.alpha[: self.kept.rows], self.beta)
+
+    def _take_chosen(self) -> None:
+        """Back to what EM led to."""
+        self.kept.labels[:] = self.chosen
+        self.kept.clear()
+        self.kept.add(0, self.chosen.size)
+
+    def stop(self) -> None:
+        """Do with what there is."""
+        self.passes = min(self.passes, self.work)
+        if self.phase == Phase.EXPECT:
+            self._assign()
+        elif self.phase in (Phase.DOUBLE, Phase.SETTLE_DOUBLED) and self.chosen.size:
+            self._take_chosen()
+            self.chosen, self.phase = self.chosen[:0], Phase.DONE
+        elif self.phase == Phase.DOUBLE:
+            self.doubling.stop()
+        elif self.phase == Phase.SETTLE:
+            self.phase = Phase.DONE
+
+    def begin_after(self, documents: int) -> None:
+        """So many documents have topics already: only the others are assigned, given those."""
+        self.warm, self.phase, self._documents = None, Phase.DOUBLE, None
+        self.doubling.begin_after(documents)
+        if self.doubling.done:
+            self.phase = Phase.DONE
 
     def pack(self) -> dict[str, np.ndarray]:
         """The place in the search; assignments are packed by whoever owns them."""
-        place = [self.have, self.goal, self.calls, self.quarter, self.sweeps, self.work, self.passes]
-        more = [self.best, self.gain, self.starts_made, self.likely]
-        return {"place": np.array([*place, *more]), "scores": np.array(self.scores), "chosen": self.chosen}
+        place = np.array([self.phase, self.passes, self.spent, self.likely, self.read])
+        parts = {"doubling": self.doubling.pack()} | ({"warm_up": self.warm.pack()} if self.warm else {})
+        inner = {f"{kind}/{name}": array for kind, kept in parts.items() for name, array in kept.items()}
+        return {"place": place, "chosen": self.chosen} | inner
 
     def unpack(self, arrays: dict[str, np.ndarray]) -> None:
-        """The inverse of ``pack``."""
-        *numbers, self.work, self.passes, self.best, self.gain, made, self.likely = map(float, arrays["place"])
-        self.starts_made, self.chosen = int(made), arrays["chosen"].copy()
-        self.have, self.goal, self.calls, self.quarter, self.sweeps = map(int, numbers)
-        self.scores = arrays["scores"].tolist()
-
-    def _enough(self) -> bool:
-        """Whether the stage is over."""
-        most = np.clip(self.passes / np.log2(1 / FIRST) * self.size / self.goal, LEAST, MOST)
-        if self.sweeps >= most or self._aside is None or self.sweeps % CHECKS:
-            return bool(self.sweeps >= most)
-        self.scores.append(self._aside.score(self.kept, self.alpha, self.beta, self.beta_sum))
-        if len(self.scores) == 1:
-            self.gain = self.scores[0] - self.best if np.isfinite(self.best) else 0.0
-            return False
-        return self.sweeps >= LEAST and self.scores[-1] - self.scores[-2] < SMALL * self.gain
-
-    def _grow(self) -> None:
-        """The next stage; the first is begun again, or goes on from its best start."""
-        if self.starts_made < STARTS:
-            self._compare()
-            if self.starts_made < STARTS and self.work < self.passes / 4:
-                self.have = self.sweeps = 0
-                self.scores = []
-                self.kept.table[:], self.kept.totals[:] = 0, 0
-                return
-            self.starts_made = STARTS
-            self._take_best()
-        self.best = max(self.scores, default=-np.inf)
-        wanted = 2 * self.goal
-        self.goal = self.size if wanted > self.size - self.aside else wanted
-
-    def _take_best(self) -> None:
-        """The documents of the first stage have the labels of its best start."""
-        self.kept.labels[: self.chosen.size] = self.chosen
-        self.kept.table[:], self.kept.totals[:] = 0, 0
-        self.kept.add(0, self.chosen.size)
-        self.chosen = self.chosen[:0]
-
-    def _compare(self) -> None:
-        """Keep the labels of this start if it is the best so far."""
-        tokens, kept = int(self.starts[self.have]), self.kept
-        likely = joint_likelihood(kept, self.starts[: self.have + 1], self.alpha[: kept.rows], self.beta)
-        self.starts_made += 1
-        if likely > self.likely:
-            self.likely, self.chosen = likely, kept.labels[:tokens].copy()
-
-    def _run(self, begin: int, end: int, *, fresh: bool = False) -> None:
-        """Sweep documents ``begin`` to ``end``: at once, or in blocks side by side against frozen counts."""
-        kept, tokens = self.kept, int(self.starts[end] - self.starts[begin])
-        blocks = int(np.clip(tokens // (PARALLEL * kept.table.size), 1, BLOCKS))
-        self.calls += 1
-        call, common = self.calls, (self.alpha, self.beta, self.beta_sum, kept.rows, fresh)
-        self.work += tokens / max(1, int(self.starts[-1]))
-
-        def run(block: int, low: int, high: int, table: np.ndarray, totals: np.ndarray) -> None:
-            dense.sweep_collapsed(
-                self.key, call, block, low, high, self.starts, kept.codes, kept.labels, table, totals, *common
-            )  # fmt: skip
-
-        if blocks == 1:
-            run(0, begin, end, kept.table, kept.totals)
-            return
-        wanted = np.linspace(self.starts[begin], self.starts[end], blocks + 1)
-        borders = np.searchsorted(self.starts, wanted)
-        borders[0], borders[-1] = begin, end
-        table, totals = kept.table * np.int32(1 - blocks), kept.totals * (1 - blocks)
-        lock = threading.Lock()
-
-        def work(first: int, last: int) -> None:
-            for block in range(first, last):
-                own, sums = kept.table.copy(), kept.totals.copy()
-                run(block, int(borders[block]), int(borders[block + 1]), own, sums)
-                with lock:
-                    np.add(table, own, out=table)
-                    np.add(totals, sums, out=totals)
-
-        over_blocks(work, blocks, self.threads)
-        kept.table[:], kept.totals[:] = table, totals
-
-
-def joint_likelihood(kept: Kept, starts: np.ndarray, alpha: np.ndarray, beta: np.ndarray) -> float:
-    """log p(words, assignments) of the first documents, up to what does not depend on the assignments."""
-    near = np.zeros((starts.size - 1, kept.rows))
-    owner = np.repeat(np.arange(starts.size - 1), np.diff(starts))
-    np.add.at(near, (owner, kept.labels[: starts[-1]].astype(np.int64)), 1)
-    used = np.flatnonzero(kept.used.any(axis=1))
-    words = gammaln(kept.used[used] + beta[used, None]) - gammaln(beta[used, None].astype(np.float64))
-    totals = gammaln(kept.totals + float(beta.sum(dtype=np.float64)))
-    return float(gammaln(near + alpha).sum() + words.sum() - totals.sum())
-
-
-class _Aside:
-    """Documents that were put aside, the last ones, each split into tokens that are seen and others to be predicted."""
-
-    def __init__(self, codes: np.ndarray, starts: np.ndarray, first: int) -> None:
-        self.size = starts.size - 1 - first
-        self.columns, places = np.unique(codes[starts[first] :], return_inverse=True)
-        owner = np.repeat(np.arange(self.size), np.diff(starts[first:]))
-        seen = (np.arange(len(owner)) + starts[first] - starts[first:][owner]) % 2 == 0
-        self.starts = np.concatenate([[0], np.cumsum(np.bincount(owner[seen], minlength=self.size))])
-        self.seen, self.ones = places[seen].astype(np.int32), np.ones(int(seen.sum()), np.int32)
-        self.hidden, self.owner = places[~seen], owner[~seen]
-
-    def score(self, kept: Kept, alpha: np.ndarray, beta: np.ndarray, beta_sum: Any) -> float:
-        """The mean logarithm of the probability of the hidden tokens, given those that are seen."""
-        if not self.hidden.size:
-            return 0.0
-        phi = (kept.used[self.columns] + beta[self.columns, None]) / (kept.totals + beta_sum).astype(np.float32)
-        weights, none = np.empty((self.size, kept.rows), np.float32), np.empty((0, 0), np.float32)
-        local.expected_counts(
-            0, self.size, self.starts, self.seen, self.ones, phi, alpha[: kept.rows], ROUNDS, none, weights
-        )
-        weights /= weights.sum(axis=1, keepdims=True)
-        return float(np.mean(np.log(np.einsum("ik,ik->i", weights[self.owner], phi[self.hidden]))))
+        """The inverse of ``pack``, once the assignments are there: they are counted again."""
+        phase, self.passes, self.spent, self.likely, read = map(float, arrays["place"])
+        self.phase, self.read, self.chosen = Phase(int(phase)), int(read), arrays["chosen"].copy()
+        self.doubling.unpack(part(arrays, "doubling"))
+        self.kept.clear()
+        self.kept.add(0, self.starts[self.doubling.have])
+        warm = part(arrays, "warm_up")
+        self._documents = self._documents if warm else None
+        self.warm = self._fresh_warm_up() if warm else None
+        if self.warm is not None:
+            self.warm.unpack(warm)
+            if self.phase == Phase.ASSIGN:
+                self._lend(1)

@@ -214,7 +214,7 @@ class StreamFit:
         swept = max(1.0, documents.tokens * share * stream.sweeps)
         self.passes = 0.0
         self.record_every = share * max(RECORD_STEPS, RECORD_COST * self.alpha.size * beta.size / swept)
-        self.read = 0  # minibatches, of the search and of the chain
+        self.read = 1  # minibatches, of the search and of the chain; of the first some documents are put aside
         self.sampling = False
         self._survey: Iterator[Minibatch] | None = None
         self._before = (0.0, 0)  # passes and surveys at the beginning of the survey
