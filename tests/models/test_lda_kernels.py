@@ -189,8 +189,8 @@ def test_of_two_starts_the_more_likely_goes_on(monkeypatch):
 @pytest.mark.parametrize("better", ["em", "doubling"])
 @pytest.mark.parametrize("steps", [5, 40])
 def test_the_better_of_the_race_goes_on(monkeypatch, better, steps):
-    scored = Doubling.score
-    monkeypatch.setattr(Doubling, "score", lambda way, aside: scored(way, aside) + (-9 if better == "em" else 9))
+    scored = Doubling.outlook
+    monkeypatch.setattr(Doubling, "outlook", lambda way, aside: scored(way, aside) + (-9 if better == "em" else 9))
     chain, again = (chain_of(search_passes=60.0, counts=PLANTED) for _ in range(2))
     for _ in range(steps):
         chain.step()
@@ -199,8 +199,21 @@ def test_the_better_of_the_race_goes_on(monkeypatch, better, steps):
     goes_on(chain, again)
     while chain.search.phase == Phase.EXPECT:
         chain.step()
+    assert chain.search.raced
     assert chain.search.phase == (Phase.ASSIGN if better == "em" else Phase.DOUBLE)
     np.testing.assert_array_equal(searched(chain).kept.table, counted(chain))
+
+
+def test_the_outlook_of_doubling_goes_on_as_its_gains_did(monkeypatch):
+    chain = chain_of(search_passes=60.0)
+    way, aside = chain.search.doubling, chain.search.aside
+    monkeypatch.setattr(way, "score", lambda _: -7.0)
+    way.goal, way.levels = 100, [-8.0, -7.5]
+    assert way.outlook(aside) == -7.0  # two stages say nothing
+    way.levels = [-8.0, -7.6, -7.4]  # half as much each time, and two doublings are left of 400 documents
+    assert way.outlook(aside) == pytest.approx(-7.0 + 0.1 + 0.05)
+    way.levels = [-8.0, -7.4, -7.5]
+    assert way.outlook(aside) == -7.0
 
 
 @pytest.mark.usefixtures("no_race")
@@ -209,7 +222,7 @@ def test_em_leaves_when_documents_put_aside_say_so():
     scores = chain.search.warm.scores
     assert scores[-1] - scores[-2] < 0.01 * (scores[-1] - scores[0])
     assert scores[-1] > scores[0]
-    assert chain.search.warm.work < chain.search.warm.passes
+    assert chain.search.share < 0.1
 
 
 def test_the_likelihood_of_assignments_is_that_of_gamma_functions():

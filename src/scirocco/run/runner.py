@@ -153,8 +153,9 @@ def run(
 
     The trace of whatever was made; it is attached to any error that ends the run.
     """
+    preparing = Clock()
     groups, used = _groups(engines, meta, folder)
-    clock = Clock(max_seconds, used)
+    clock = Clock(max_seconds, used + preparing.used)  # a large corpus takes a while to be put in order
     stopped, failure = None, None
     with Interrupt() as interrupt, Progress(progress) as bar:
         try:

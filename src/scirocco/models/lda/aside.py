@@ -6,13 +6,14 @@ import numpy as np
 
 from scirocco.models.lda import local
 
-ASIDE = 300  # documents, but at most a twentieth
+MOST, LEAST = 300, 30  # documents, but at most a twentieth
+TOKENS = 30_000  # that are enough
 ROUNDS = 5  # of the fixed point of a document's weights
 
 
-def put_aside(size: int) -> int:
-    """How many of so many documents."""
-    return min(ASIDE, size // 20)
+def put_aside(size: int, tokens: int) -> int:
+    """How many of so many documents with so many tokens."""
+    return min(size // 20, int(np.clip(TOKENS * size / max(1, tokens), LEAST, MOST)))
 
 
 class Aside:

@@ -35,6 +35,7 @@ FEWEST = 50
 CHECKS = 2  # sweeps from look to look at the documents put aside
 SMALL = 0.05  # of the gain by the last doubling: a gain from look to look that is not worth more sweeps
 MOST, LEAST = 30, 4  # sweeps of a stage
+SLOWEST = 0.8  # ratio of two gains by doubling that is believed
 STARTS = 6  # of the first stage, as far as a quarter of the work allows
 BLOCKS, QUARTERS = 8, 4
 PARALLEL = 4  # tokens of a block for each cell of the table that must be copied for it
@@ -61,7 +62,8 @@ class Doubling:
         self.have = self.calls = self.quarter = self.sweeps = 0
         self.work = 0.0  # in sweeps over all documents
         self.scores: list[float] = []  # of this stage
-        self.best, self.gain = -np.inf, 0.0  # score of the stage before; what the doubling since brought
+        self.levels: list[float] = []  # the best scores of the stages before
+        self.gain = 0.0  # what the last doubling brought
         self.starts_made, self.likely = STARTS - begin, -np.inf  # of the first stage; the best log likelihood so far
         self.chosen = np.empty(0, kept.labels.dtype)  # and its labels
         if passes <= 0:
@@ -94,6 +96,16 @@ class Doubling:
         phi = (kept.used[columns] + self.beta[columns, None]) / (kept.totals + self.beta_sum).astype(np.float32)
         return aside.score(phi, self.alpha[: kept.rows])
 
+    def outlook(self, aside: Aside) -> float:
+        """What the score may come to with all documents: gains by doubling fall as the last ones did."""
+        score = self.score(aside)
+        if len(self.levels) < 3:
+            return score
+        before, last = np.diff(self.levels[-3:])
+        ratio = np.clip(last / before if before > 0 else 0.0, 0.0, SLOWEST)
+        doublings = np.log2(self.size / self.goal)
+        return score + float(max(0.0, last) * ratio * (1 - ratio**doublings) / (1 - ratio))
+
     def begin_after(self, documents: int) -> None:
         """So many documents have topics already: only the others are assigned."""
         self.have = documents
@@ -119,15 +131,16 @@ class Doubling:
     def pack(self) -> dict[str, np.ndarray]:
         """The place in the search; assignments are packed by whoever owns them."""
         place = [self.have, self.goal, self.calls, self.quarter, self.sweeps, self.work, self.passes]
-        more = [self.best, self.gain, self.starts_made, self.likely]
-        return {"place": np.array([*place, *more]), "scores": np.array(self.scores), "chosen": self.chosen}
+        more = [self.gain, self.starts_made, self.likely]
+        lists = {"scores": np.array(self.scores), "levels": np.array(self.levels)}
+        return {"place": np.array([*place, *more]), "chosen": self.chosen} | lists
 
     def unpack(self, arrays: dict[str, np.ndarray]) -> None:
         """The inverse of ``pack``."""
-        *numbers, self.work, self.passes, self.best, self.gain, made, self.likely = map(float, arrays["place"])
+        *numbers, self.work, self.passes, self.gain, made, self.likely = map(float, arrays["place"])
         self.starts_made, self.chosen = int(made), arrays["chosen"].copy()
         self.have, self.goal, self.calls, self.quarter, self.sweeps = map(int, numbers)
-        self.scores = arrays["scores"].tolist()
+        self.scores, self.levels = arrays["scores"].tolist(), arrays["levels"].tolist()
 
     def _enough(self) -> bool:
         """Whether the stage is over."""
@@ -136,7 +149,7 @@ class Doubling:
             return bool(self.sweeps >= most)
         self.scores.append(self.score(self.aside))
         if len(self.scores) == 1:
-            self.gain = self.scores[0] - self.best if np.isfinite(self.best) else 0.0
+            self.gain = self.scores[0] - self.levels[-1] if self.levels else 0.0
             return False
         return self.sweeps >= LEAST and self.scores[-1] - self.scores[-2] < SMALL * self.gain
 
@@ -151,7 +164,8 @@ class Doubling:
                 return
             self.starts_made = STARTS
             self._take_best()
-        self.best = max(self.scores, default=-np.inf)
+        if self.scores:
+            self.levels.append(max(self.scores))
         wanted = 2 * self.goal
         self.goal = self.size if wanted > self.size - (self.aside.size if self.aside else 0) else wanted
 

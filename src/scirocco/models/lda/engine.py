@@ -47,8 +47,7 @@ class TopicEngine(Engine):
         self.step, self.whole = 0, True
         self._due = 0.0  # passes at which the next record is made
         self._reason = ""
-        # Share of the time, work and limit of the search when it was first paced.
-        self._began: tuple[float, float, float] | None = None
+        self._began: float | None = None  # share of the time when the search was first paced
         self.chain: Any = None
 
     @property
@@ -90,16 +89,9 @@ class TopicEngine(Engine):
         return Chunk({}, 0, {}, {}, {}, finite)
 
     def _pace(self, share: float) -> None:
-        """The search gets its share of the time that was left when it began, at the speed that it had so far."""
-        search = self.chain.search
-        if self._began is None:
-            self._began = share, search.work, search.passes
-        began, before, limit = self._began
-        taken, most = share - began, SEARCH_SHARE * (1 - began)
-        if taken > most:
-            search.stop()
-        elif taken > most / 20:  # before that the clock is too coarse
-            search.passes = min(limit, before + most * (search.work - before) / taken)
+        """The search gets its share of the time that was left when it began."""
+        self._began = share if self._began is None else self._began
+        self.chain.search.pace((share - self._began) / (SEARCH_SHARE * max(1e-9, 1 - self._began)))
 
     def _record(self, speed: float) -> None:
         half, chain = self.second_half, self.chain

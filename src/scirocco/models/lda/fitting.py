@@ -112,7 +112,7 @@ def make_chain(
         skip_sweeps=model.skip_sweeps, threads=threads, estimator=chosen, minibatches=minibatches,
     )  # fmt: skip
     first = minibatches.at(0).data  # put aside: the search begins after it
-    first = first.take(slice(put_aside(documents.size)))
+    first = first.take(slice(put_aside(documents.size, documents.tokens)))
     aside = Aside(first.token_words(), first.token_starts)
     search = WarmUp(
         documents.tokens, documents.size, alpha, beta, seed=seed, chain=number, passes=search_passes, threads=threads,

@@ -1,13 +1,15 @@
 """A start for kept assignments: expectation maximisation and doubling, in competition.
 
-    EM on minibatches, beside it doubling  ->  the one that predicts documents put aside better at the same work:
+    EM on minibatches, beside it doubling  ->  the one that promises to predict documents put aside better:
       doubling  ->  to its end  ->  sampling
       EM        ->  assign all documents given its topics  ->  sampling
                     or, with ``ENOUGH`` sweeps left  ->  sweep  ->  doubling once more  ->  sweep  ->  the more likely
 
 Neither is best everywhere. EM (``warm_up``) has good topics after a fraction of a pass, but it slows down with many
 topics, and expected assignments are not the posterior's: on short documents, or few, it ends in a worse mode. Doubling
-(``doubling``) takes some fifteen sweeps. EM is over when documents put aside say so, or after its share of the search.
+(``doubling``) takes some fifteen sweeps. Both get the same work in the first quarter of the search; doubling has seen a
+part of the documents by then, and what it will gain from the others is foreseen. EM is over when documents put aside
+say so, at the latest after half of the search.
 Where there is time for both, what they led to is compared by log p(words, assignments), after as many sweeps of each
 over everything.
 
@@ -26,12 +28,13 @@ from scirocco.corpora.documents import Documents
 from scirocco.counts.estimators import Kept
 from scirocco.models.lda.aside import Aside, put_aside
 from scirocco.models.lda.doubling import Doubling, joint_likelihood
+from scirocco.models.lda.pace import Paced
 from scirocco.models.lda.warm_up import TOKENS, WarmUp
 from scirocco.run.checkpoint import part
 
 COST, COST_OF_TOPIC = 3.0, 0.04  # of a token in EM over one in a sweep, measured with 10 to 200 topics
 RACE = 12  # sweeps: a shorter search has no time for two
-SHARE = 1 / 4  # of the search, that EM may take; of a short one half, up to the work of a sweep
+RACED, SHARE = 1 / 4, 1 / 2  # of the search, after which the race and EM are over
 ENOUGH = 32  # sweeps that must be left for doubling after EM, which takes about half of them
 SETTLE = 8  # sweeps before two starts are compared
 
@@ -47,7 +50,7 @@ class Phase(IntEnum):
     DONE = 5
 
 
-class Search:
+class Search(Paced):
     """The search of one chain, on the ``kept`` assignments of ``documents``, which are in random order.
 
     ``starts`` says where the tokens of each document begin; ``alpha`` is padded as the table of counts is; ``passes``
@@ -61,7 +64,7 @@ class Search:
         self.kept, self.starts, self.alpha, self.beta, self.passes = kept, starts, alpha, beta, passes
         self.size = documents.size
         self._common: dict[str, Any] = {"seed": seed, "chain": chain, "threads": threads}
-        aside = put_aside(self.size)
+        aside = put_aside(self.size, int(starts[-1]))
         self.aside = Aside(kept.codes, starts, self.size - aside) if aside else None
         self.spent = 0.0  # on what came before the doubling
         self.likely, self.chosen = -np.inf, np.empty(0, kept.labels.dtype)  # what EM led to
@@ -69,6 +72,7 @@ class Search:
         self._documents: Documents | None = documents
         self.warm: WarmUp | None = None
         self.cost = COST + COST_OF_TOPIC * kept.rows
+        self.raced = False
         self.phase = Phase.DOUBLE
         if passes > 0 and self.aside is not None:  # documents enough to say when EM is over
             self.phase = Phase.EXPECT
@@ -84,7 +88,7 @@ class Search:
 
     def _fresh_warm_up(self) -> WarmUp:
         return WarmUp(
-            int(self.starts[-1]), self.size, self.alpha[: self.kept.rows], self.beta, passes=self.passes,
+            int(self.starts[-1]), self.size, self.alpha[: self.kept.rows], self.beta, passes=np.inf,
             aside=self.aside, **self._common,
         )  # fmt: skip
 
@@ -94,16 +98,16 @@ class Search:
         return self.phase == Phase.DONE
 
     @property
-    def work(self) -> float:
+    def work(self) -> float:  # type: ignore[override]
         """In sweeps over all documents."""
         return self.spent + (self.cost * self.warm.work if self.warm else 0.0) + self.doubling.work
 
     def step(self) -> None:
         """A minibatch of EM, or a quarter of a sweep."""
-        if self.phase == Phase.EXPECT and not self._behind():
-            self._expect()
-        elif self.phase == Phase.EXPECT:
+        if self.phase == Phase.EXPECT and self._behind():
             self.doubling.step()
+        elif self.phase == Phase.EXPECT:
+            self._expect()
         elif self.phase in (Phase.ASSIGN, Phase.DOUBLE):
             self.doubling.passes = self.passes - self.spent
             self.doubling.step()
@@ -111,10 +115,18 @@ class Search:
             self.doubling.sweep()
         self._move_on()
 
+    @property
+    def share(self) -> float:
+        """How much of the search is over, by time if that is limited."""
+        return self.taken or self.work / self.passes
+
+    def _racing(self) -> bool:
+        return not self.raced and self.passes >= RACE
+
     def _behind(self) -> bool:
         """Whether it is the turn of doubling in the race."""
         assert self.warm is not None
-        return self.passes >= RACE and self.doubling.work < self.cost * self.warm.work and not self.doubling.done
+        return self._racing() and self.doubling.work < self.cost * self.warm.work and not self.doubling.done
 
     def _expect(self) -> None:
         """A minibatch of the documents that are not put aside, again and again."""
@@ -124,15 +136,18 @@ class Search:
         end = self.size - self.aside.size
         most = int(np.searchsorted(self.starts, self.starts[self.read] + TOKENS))
         stop = min(end, self.read + max(1, end // 8), max(self.read + 1, most))
-        self.warm.passes = max(SHARE * self.passes, min(1.0, self.passes / 2)) / self.cost
         self.warm.step(self._documents.take(slice(self.read, stop)))
         self.read = stop % end
 
     def _move_on(self) -> None:
         """To the next phase, if this one is over."""
         doubling = self.doubling
-        if self.phase == Phase.EXPECT and self.warm is not None and self.warm.done and not self._behind():
-            self._decide()
+        if self.phase == Phase.EXPECT:
+            assert self.warm is not None
+            if self._racing() and (self.warm.done or self.share > RACED) and not self._behind():
+                self._judge()
+            if self.phase == Phase.EXPECT and (self.warm.done or self.share > SHARE):
+                self._assign()
         elif self.phase == Phase.ASSIGN and doubling.done:
             self._lend(-1)
             self.warm, self.spent, self._documents = None, self.work - doubling.work, None
@@ -150,17 +165,15 @@ class Search:
                 self._take_chosen()
             self.chosen, self.phase = self.chosen[:0], Phase.DONE
 
-    def _decide(self) -> None:
+    def _judge(self) -> None:
         """Who of the two goes on."""
         assert self.warm is not None
         assert self.aside is not None
-        raced = self.passes >= RACE and self.doubling.have
+        self.raced = True
         known = self.aside.score(self.warm.phi(self.aside.columns), self.warm.alpha)
-        if raced and self.doubling.score(self.aside) > known:
+        if self.doubling.have and self.doubling.outlook(self.aside) > known:
             self.spent, self.warm, self._documents = self.work - self.doubling.work, None, None
             self.phase = Phase.DOUBLE
-        else:
-            self._assign()
 
     def _assign(self) -> None:
         """All documents will be assigned, given the topics of EM."""
@@ -221,15 +234,16 @@ class Search:
 
     def pack(self) -> dict[str, np.ndarray]:
         """The place in the search; assignments are packed by whoever owns them."""
-        place = np.array([self.phase, self.passes, self.spent, self.likely, self.read])
+        place = np.array([self.phase, self.passes, self.spent, self.likely, self.read, self.raced])
         parts = {"doubling": self.doubling.pack()} | ({"warm_up": self.warm.pack()} if self.warm else {})
         inner = {f"{kind}/{name}": array for kind, kept in parts.items() for name, array in kept.items()}
         return {"place": place, "chosen": self.chosen} | inner
 
     def unpack(self, arrays: dict[str, np.ndarray]) -> None:
         """The inverse of ``pack``, once the assignments are there: they are counted again."""
-        phase, self.passes, self.spent, self.likely, read = map(float, arrays["place"])
-        self.phase, self.read, self.chosen = Phase(int(phase)), int(read), arrays["chosen"].copy()
+        phase, self.passes, self.spent, self.likely, read, raced = map(float, arrays["place"])
+        self.phase, self.read, self.raced = Phase(int(phase)), int(read), bool(raced)
+        self.chosen = arrays["chosen"].copy()
         self.doubling.unpack(part(arrays, "doubling"))
         self.kept.clear()
         self.kept.add(0, self.starts[self.doubling.have])

@@ -19,6 +19,7 @@ from scirocco.corpora.documents import Documents
 from scirocco.counts.estimators import RunningCounts
 from scirocco.models.lda import local
 from scirocco.models.lda.aside import Aside
+from scirocco.models.lda.pace import Paced
 
 # A minibatch. Of 1,500 to 300,000 tokens, on corpora with documents of 60 to 1,600 tokens and 10 to 200 topics, those
 # of 6,000 to 24,000 were best or nearly so at all times: fewer mislead, more are slow.
@@ -32,7 +33,7 @@ FIRST_LOOK, SPACING = 10, 1.25  # steps
 SMALL = 0.01  # of the gain by all steps: a gain from look to look that is not worth more
 
 
-class WarmUp:
+class WarmUp(Paced):
     """The search for good topics, until ``passes`` passes over ``size`` documents are made or ``aside`` says enough."""
 
     def __init__(
