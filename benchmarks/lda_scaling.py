@@ -1,10 +1,14 @@
-"""What grows with what: the cost of a minibatch with the vocabulary, and the memory of a stream with the corpus.
+"""What grows with what: cost with the vocabulary, memory with the corpus, speed with the threads.
 
-    python benchmarks/lda_scaling.py [--picture scaling.png]
+    python benchmarks/lda_scaling.py [--picture scaling.png] [--tokens 100_000_000]
 
 The same 5,000 documents, made on the spot, are given vocabularies of 10^4 to 10^6 words: a step of SCIR from a stream
 reads and moves the words of its minibatch only. Then corpora on disk of 1 to 16 times 20,000 documents are sampled in
-fresh processes, and the peak of their memory is compared with that of the smallest.
+fresh processes, and the peak of their memory is compared with that of the smallest. Then the search for a start and the
+sweeps of "gibbs" are timed with one and two threads, in turns.
+
+``--tokens`` adds a corpus of so many tokens on disk: a stream from disk, and every token kept in memory, with the
+tokens a second and the bytes a token that they take.
 """
 
 from __future__ import annotations
@@ -22,12 +26,14 @@ import scipy.sparse as sp
 from scirocco.corpora import write_corpus
 from scirocco.corpora.documents import Documents
 from scirocco.counts.minibatches import Minibatch
+from scirocco.models.lda.memory import KeptGibbs
 from scirocco.models.lda.stream import StreamChain
 from scirocco.simplex import SCIR
 
 TOPICS, USED, DOCUMENTS, BATCH, STEPS = 50, 8_000, 5_000, 250, 40
 VOCABULARIES = (10**4, 10**5, 10**6)
 LENGTHS = (1, 4, 16)
+TURNS = 3
 
 CHILD = """
 import sys
@@ -37,6 +43,20 @@ model = sc.LDA(20, sampler="scir", batch_size=250, max_iter=10**6, max_seconds=8
 model.fit(corpus)
 peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))  # not inherited, as ru_maxrss is
 print(int(peak.split()[1]) / 1024)
+"""
+
+
+LARGE = """
+import sys
+import scirocco as sc
+def peak():
+    line = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1024
+corpus, started = sc.corpora.Corpus(sys.argv[1]), peak()
+options = dict(sampler=sys.argv[2], max_iter=10**6, n_draws=2, random_state=0, n_jobs=2)
+model = sc.LDA(int(sys.argv[3]), max_seconds=60, **options).fit(corpus)
+rate = float(model.trace_.sample_stats["tokens_per_second"].values.mean())
+print(corpus.tokens, rate, peak(), started)
 """
 
 
@@ -91,10 +111,50 @@ def stream_memory() -> dict[int, float]:
     return found
 
 
+def thread_speeds() -> None:
+    """Millions of tokens a second of the search and of sweeps, with one and two threads."""
+    corpus = Documents.of(sp.vstack([documents(20_000, seed) for seed in range(4)]).tocsr())
+    times: dict[tuple[str, int], list[float]] = {}
+    for turn in range(TURNS):
+        for threads in (1, 2):
+            chain = KeptGibbs(
+                corpus, np.full(TOPICS, 0.1), np.full(USED, 0.05), seed=turn, chain=0, search_passes=6.0,
+                batch_size=None, threads=threads,
+            )  # fmt: skip
+            for phase, more in (("search", lambda c: c.searching), ("sweeps", lambda c: c.sampled < 5)):
+                began, before = time.perf_counter(), chain.passes
+                while more(chain):
+                    chain.step()
+                rate = (chain.passes - before) * corpus.tokens / 1e6 / (time.perf_counter() - began)
+                times.setdefault((phase, threads), []).append(rate)
+    for phase in ("search", "sweeps"):
+        one, two = (float(np.median(times[phase, threads])) for threads in (1, 2))
+        print(f"  {phase}: {one:5.1f} with one thread, {two:5.1f} with two, {two / one:.2f} times as much", flush=True)
+
+
+def large_corpus(tokens: int) -> None:
+    """A corpus on disk, as a stream and in memory, in processes of their own."""
+    blocks = [documents(20_000, seed) for seed in range(5)]
+    each = int(blocks[0].sum())
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "corpus")
+        write_corpus(path, (blocks[i % len(blocks)] for i in range(max(1, tokens // each))), USED)
+        for sampler in ("scir", "gibbs"):
+            command = [sys.executable, "-c", LARGE, path, sampler, str(TOPICS)]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            total, rate, peak, started = map(float, done.stdout.split())
+            print(
+                f"  {sampler}, {total:,.0f} tokens: {rate / 1e6:.1f} million a second on two threads, peak "
+                f"{peak:,.0f} MB, {(peak - started) * 2**20 / total:.1f} bytes a token",
+                flush=True,
+            )
+
+
 def main() -> None:
-    """Both tables, and the picture if one is wanted."""
+    """All tables, and the picture if one is wanted."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--picture", type=Path)
+    parser.add_argument("--tokens", type=int, default=0)
     options = parser.parse_args()
     print("cost of a minibatch against the vocabulary")
     costs = vocabulary_costs()
@@ -104,6 +164,11 @@ def main() -> None:
     peaks = stream_memory()
     smallest, largest = (peaks[n * 20_000] for n in (LENGTHS[0], LENGTHS[-1]))
     print(f"  from {LENGTHS[0] * 20_000:,} to {LENGTHS[-1] * 20_000:,} documents: {largest - smallest:+.0f} MB")
+    print(f"millions of tokens a second, K = {TOPICS}, median of {TURNS} turns")
+    thread_speeds()
+    if options.tokens:
+        print("a large corpus")
+        large_corpus(options.tokens)
     if options.picture:
         from matplotlib.figure import Figure
 

@@ -17,14 +17,14 @@ data. SGLD-CV sweeps each minibatch twice, there and at the centre, and all D do
 all documents once at its start. SGLD goes on until it has swept as many documents as SGLD-CV.
 
 What differs: there are 1,000 minibatches, 300 of them SGD for SGLD-CV; where the source ends and switches it does not
-say. That is 5 passes over the smallest data and 0.6 over the largest. There are 3 seeds in place of 5. D is 10,000,
-50,000 and 81,538. The measure is the held-out perplexity of one draw by document completion, 10 % of the tokens of 300
-new documents given the others. The counts of a document come from 10 Gibbs sweeps, the first 3 not counted; differences
-share their random numbers. Minibatches are independent, for all methods. The perplexity is infinite if a held-out token
-has probability 0, as when a word was thrown out of all topics: where e^theta is large so is the prior's gradient, and a
-step too far ends at a theta far below zero, from where there is hardly a way back. The documents are not the
-source's, which reports pictures only; here each has at least 10 tokens and the longest has thousands. Full mode reads
-``wikipedia.npz`` in the folder named by SCIROCCO_DATA. Short mode draws a small corpus from the model, with 6 topics.
+say. That is 5 passes over the smallest data and 0.6 over the largest. D is 10,000, 50,000 and 81,538. The measure is
+the held-out perplexity of one draw by document completion, 10 % of the tokens of 300 new documents given the others.
+The counts of a document come from 10 Gibbs sweeps, the first 3 not counted; differences share their random numbers.
+Minibatches are independent, for all methods. The perplexity is infinite if a held-out token has probability 0, as when
+a word was thrown out of all topics: where e^theta is large so is the prior's gradient, and a step too far ends at a
+theta far below zero, from where there is hardly a way back. The documents are not the source's, which reports pictures
+only; here each has at least 10 tokens and the longest has thousands. Full mode reads ``wikipedia.npz`` in the folder
+named by SCIROCCO_DATA. Short mode draws a small corpus from the model, with 6 topics.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ MODES: dict[str, Any] = {  # sizes: documents, and the step sizes of Table A.3.4
     "short": {"topics": 6, "held_out": 150, "seeds": 2, "switch": 30, "near": 15, "marks": (1, 15, 30, 45, 60),
               "sizes": {2000: {"SGLD": 4e-4, "SGLD-CV": 4e-4, "SGD": 2e-4, "SAGA": 4e-4},
                         4000: {"SGLD": 4e-4, "SGLD-CV": 4e-4, "SGD": 2e-4, "SAGA": 4e-4}}},
-    "full": {"topics": 20, "held_out": 300, "seeds": 3, "switch": 300, "near": 50,
+    "full": {"topics": 20, "held_out": 300, "seeds": 5, "switch": 300, "near": 50,
              "marks": (1, 10, 20, 50, 100, 150, 250, 300, 310, 350, 400, 500, 700, 850, 1000),
              "sizes": {10_000: {"SGLD": 8e-4, "SGLD-CV": 8e-4, "SGD": 7e-4, "SAGA": 5e-4},
                        50_000: {"SGLD": 8e-5, "SGLD-CV": 8e-5, "SGD": 1e-4, "SAGA": 5e-5},

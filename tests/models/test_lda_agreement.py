@@ -73,7 +73,7 @@ def test_chains_that_disagree_are_not_averaged():
     # Nothing to find: words without structure, of which each chain makes topics of its own.
     counts = np.random.default_rng(1).poisson(0.3, (40, 200))
     with pytest.warns(UserWarning, match="are not found by all 3 chains"):
-        model = sc.LDA(8, n_chains=3, beta=0.01, max_iter=40, random_state=0).fit(counts)
+        model = sc.LDA(8, n_chains=3, beta=0.01, max_iter=40, search_passes=0, random_state=0).fit(counts)
     matched = model.agreement_.matched
     lost = np.flatnonzero(~matched[1:].any(axis=0))
     assert lost.size
@@ -92,7 +92,7 @@ def test_chains_that_disagree_are_not_averaged():
     # Documents are weighed by chains whose topics mean the same.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        first = sc.LDA(8, n_chains=1, beta=0.01, max_iter=40, random_state=0).fit(counts)
+        first = sc.LDA(8, n_chains=1, beta=0.01, max_iter=40, search_passes=0, random_state=0).fit(counts)
     if not matched[1:].all(axis=1).any():
         np.testing.assert_array_equal(model.transform(counts[:5]), first.transform(counts[:5]))
     np.testing.assert_allclose(model.components_.sum(axis=1), 1, rtol=1e-6)

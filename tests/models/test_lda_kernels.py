@@ -191,7 +191,7 @@ def test_of_two_starts_the_more_likely_goes_on(monkeypatch):
 def test_the_better_of_the_race_goes_on(monkeypatch, better, steps):
     scored = Doubling.outlook
     monkeypatch.setattr(Doubling, "outlook", lambda way, aside: scored(way, aside) + (-9 if better == "em" else 9))
-    chain, again = (chain_of(search_passes=60.0, counts=PLANTED) for _ in range(2))
+    chain, again = (chain_of(search_passes=LONG, counts=PLANTED) for _ in range(2))
     for _ in range(steps):
         chain.step()
     assert chain.search.phase == Phase.EXPECT
@@ -214,6 +214,16 @@ def test_the_outlook_of_doubling_goes_on_as_its_gains_did(monkeypatch):
     assert way.outlook(aside) == pytest.approx(-7.0 + 0.1 + 0.05)
     way.levels = [-8.0, -7.4, -7.5]
     assert way.outlook(aside) == -7.0
+
+
+def test_em_that_had_no_time_is_not_listened_to():
+    # Documents that are held to topics of a few minibatches do not come loose again.
+    chain, phases = chain_of(search_passes=6.0, counts=PLANTED), set()
+    while chain.searching:
+        chain.step()
+        phases.add(chain.search.phase)
+    assert phases == {Phase.EXPECT, Phase.DOUBLE, Phase.DONE}
+    np.testing.assert_array_equal(chain.kept.table, counted(chain))
 
 
 @pytest.mark.usefixtures("no_race")

@@ -9,9 +9,8 @@ Neither is best everywhere. EM (``warm_up``) has good topics after a fraction of
 topics, and expected assignments are not the posterior's: on short documents, or few, it ends in a worse mode. Doubling
 (``doubling``) takes some fifteen sweeps. Both get the same work in the first quarter of the search; doubling has seen a
 part of the documents by then, and what it will gain from the others is foreseen. EM is over when documents put aside
-say so, at the latest after half of the search.
-Where there is time for both, what they led to is compared by log p(words, assignments), after as many sweeps of each
-over everything.
+say so, at the latest after half of the search. Where there is time for both, what they led to is compared by log
+p(words, assignments), after as many sweeps of each over everything.
 
 An initial value like any other: the samplers that go on from it forget it. Work is counted in sweeps over all
 documents.
@@ -34,6 +33,7 @@ from scirocco.run.checkpoint import part
 
 COST, COST_OF_TOPIC = 3.0, 0.04  # of a token in EM over one in a sweep, measured with 10 to 200 topics
 RACE = 12  # sweeps: a shorter search has no time for two
+FEWEST = 64  # minibatches of EM, without which its topics are worse than none: documents would be held to them
 RACED, SHARE = 1 / 4, 1 / 2  # of the search, after which the race and EM are over
 ENOUGH = 32  # sweeps that must be left for doubling after EM, which takes about half of them
 SETTLE = 8  # sweeps before two starts are compared
@@ -146,7 +146,9 @@ class Search(Paced):
             assert self.warm is not None
             if self._racing() and (self.warm.done or self.share > RACED) and not self._behind():
                 self._judge()
-            if self.phase == Phase.EXPECT and (self.warm.done or self.share > SHARE):
+            if self.phase == Phase.EXPECT and self.warm.steps < FEWEST and self.share > SHARE:
+                self._give_up()
+            elif self.phase == Phase.EXPECT and (self.warm.done or self.share > SHARE):
                 self._assign()
         elif self.phase == Phase.ASSIGN and doubling.done:
             self._lend(-1)
@@ -174,6 +176,12 @@ class Search(Paced):
         if self.doubling.have and self.doubling.outlook(self.aside) > known:
             self.spent, self.warm, self._documents = self.work - self.doubling.work, None, None
             self.phase = Phase.DOUBLE
+
+    def _give_up(self) -> None:
+        """EM came to nothing: doubling alone, with what is left."""
+        self.spent, self.warm, self._documents = self.work, None, None
+        self._begin_again(self.passes - self.spent)
+        self.phase = Phase.DOUBLE
 
     def _assign(self) -> None:
         """All documents will be assigned, given the topics of EM."""
