@@ -59,6 +59,8 @@ class Purpose(IntEnum):
     STREAM_SURVEY = 510
     TRANSFORM_SWEEPS = 511
     LEFT_TO_RIGHT = 512
+    # Partitions.
+    POINT_PARTITION = 601
 
 
 def generator(seed: int, purpose: Purpose, *path: int) -> np.random.Generator:
