@@ -127,7 +127,7 @@ def test_the_search_does_not_depend_on_the_threads(monkeypatch, blocks, passes):
         np.testing.assert_array_equal(chains[0].kept.labels, other.kept.labels)
 
 
-def goes_on(chain, again):
+def assert_goes_on(chain, again):
     again.unpack({name: array.copy() for name, array in chain.pack().items()})
     for _ in range(30):
         chain.step()
@@ -143,13 +143,13 @@ def test_a_chain_goes_on_from_anywhere(kind, steps):
     chain = chain_of(kind)
     for _ in range(steps):
         chain.step()
-    goes_on(chain, chain_of(kind))
+    assert_goes_on(chain, chain_of(kind))
 
 
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.usefixtures("no_race")
 def test_a_search_goes_on_from_every_phase(phase):
-    goes_on(until(phase), chain_of(search_passes=LONG))
+    assert_goes_on(until(phase), chain_of(search_passes=LONG))
 
 
 def test_a_search_without_work_assigns_everything():
@@ -196,7 +196,7 @@ def test_the_better_of_the_race_goes_on(monkeypatch, better, steps):
         chain.step()
     assert chain.search.phase == Phase.EXPECT
     assert 0 < chain.search.doubling.work <= chain.search.work / 2 + 0.3  # as much work for both
-    goes_on(chain, again)
+    assert_goes_on(chain, again)
     while chain.search.phase == Phase.EXPECT:
         chain.step()
     assert chain.search.raced

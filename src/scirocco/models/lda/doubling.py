@@ -46,12 +46,12 @@ class Doubling:
 
     ``starts`` says where the tokens of each document begin; ``alpha`` is padded as the table of counts is; ``passes``
     is the work that it may cost, in sweeps over all documents; the last documents may be ``aside``. The first stage is
-    begun up to ``begin`` times.
+    begun up to ``begin`` times (``STARTS`` by default).
     """
 
     def __init__(
         self, kept: Kept, starts: np.ndarray, alpha: np.ndarray, beta: np.ndarray, *, seed: int, chain: int,
-        passes: float, threads: int | None, aside: Aside | None, begin: int = STARTS,
+        passes: float, threads: int | None, aside: Aside | None, begin: int | None = None,
     ) -> None:  # fmt: skip
         self.kept, self.starts, self.threads, self.passes = kept, starts, threads, passes
         self.alpha, self.beta, self.beta_sum = alpha, beta.astype(np.float32), np.float32(beta.sum())
@@ -64,7 +64,8 @@ class Doubling:
         self.scores: list[float] = []  # of this stage
         self.levels: list[float] = []  # the best scores of the stages before
         self.gain = 0.0  # what the last doubling brought
-        self.starts_made, self.likely = STARTS - begin, -np.inf  # of the first stage; the best log likelihood so far
+        # Of the first stage; the best log likelihood so far.
+        self.starts_made, self.likely = 0 if begin is None else STARTS - begin, -np.inf
         self.chosen = np.empty(0, kept.labels.dtype)  # and its labels
         if passes <= 0:
             self.stop()
