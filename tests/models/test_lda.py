@@ -317,7 +317,7 @@ def test_recorder_keeps_the_second_half_at_equal_intervals():
     for t in range(1, 401):
         mean, draw = {"x": np.array([t / 400, 1 - t / 400])}, {"x": np.array([float(t)])}
         recorder.add(mean, draw if recorder.due else None)
-        draws = recorder.draws()["x"][:, 0]
+        draws = recorder.draws()["x"][0, :, 0]
         assert len(draws) == min(5, (t + 1) // 2)
         assert draws[0] > t // 2
         assert np.diff(draws).max(initial=0) <= 2 * recorder.interval

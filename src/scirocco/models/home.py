@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,11 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from scirocco.models.storage import settings_of
-from scirocco.run.folder import group_folders
+from scirocco.run.engine import Engine
+from scirocco.run.folder import RunFolder, group_folders
 from scirocco.run.resume import Again
+from scirocco.run.runner import run
+from scirocco.run.trace import Trace
 
 RESUMER = "scirocco.models.resuming:ModelResumer"  # not imported: it knows all models
 
@@ -51,3 +56,30 @@ class Home:
         if self.path is None:
             return {}
         return {"resumer": RESUMER, "model": type(model).__name__, "model_settings": settings_of(model)}
+
+    def run(
+        self, engines: Sequence[Engine], model: Any, data: dict[str, Any], *, seed: int, sampler: str,
+        seconds: float | None, workers: int,
+    ) -> Trace:  # fmt: skip
+        """Run the chains of a model of counts on data with this fingerprint, from their start or where they were."""
+        meta = self.meta or {
+            "settings": {"seed": seed, "chains": len(engines)}, "data": data, "sampler": sampler, **self.facts(model)
+        }  # fmt: skip
+        options: dict[str, Any] = {
+            "max_seconds": self.budget(seconds), "progress": bool(model.verbose), "workers": workers,
+            "checkpoint_seconds": self.again.checkpoint_seconds,
+        }  # fmt: skip
+        if self.path is None:
+            trace = run(engines, meta, None, **options)
+        else:
+            folder = RunFolder(self.path)
+            if self.meta is None:
+                folder.require_free()
+            elif meta["data"] != data:
+                raise ValueError(f"the data differ from those of the run in {self.path}")
+            with folder:
+                folder.write(meta)
+                trace = run(engines, meta, folder, **options)
+        if trace.stopped and trace.stopped.startswith("interrupted"):
+            warnings.warn(f"fit was interrupted: it stops with what it has ({trace.stopped})", stacklevel=5)
+        return trace

@@ -136,8 +136,7 @@ class Group:
         half = self.engine.second_half
         if half is None:
             return self.store.draws()
-        found = {name: values[None] for name, values in half.draws().items()}
-        return found or {name: v.empty(1) for name, v in self.engine.variables.items()}
+        return half.draws() or {name: v.empty(1) for name, v in self.engine.variables.items()}
 
     def settled(self) -> Moments:
         """The moments; those of a second half are the averages of its expectations and the variances of its draws."""
@@ -304,7 +303,8 @@ def _arranged(groups: list[Group]) -> tuple[Sequence[Draws], Sequence[Moments]]:
 
 def _write_kept(groups: list[Group], draws: Sequence[Draws], folder: RunFolder) -> None:
     """Draws of a run of unknown length go to disk at its end."""
-    shutil.rmtree(folder.path / store.DRAWS, ignore_errors=True)
+    for name in (store.DRAWS, store.RAGGED):
+        shutil.rmtree(folder.path / name, ignore_errors=True)
     variables, count = groups[0].engine.variables, min(group.count for group in groups)
     last = max(group.engine.chains.stop for group in groups)
     store.make_arrays(folder.path, variables, last, 1, count)

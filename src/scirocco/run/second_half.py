@@ -8,12 +8,13 @@ kept is a function of how many records there were.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
 
 from scirocco.run.moments import Moments
+from scirocco.run.ragged import Ragged
 
 STRETCHES = 16
 
@@ -21,10 +22,13 @@ Values = dict[str, np.ndarray]  # of one record, by variable
 
 
 class SecondHalf:
-    """The draws of one chain, ``wanted`` of them in the end, and the sums of their expectations."""
+    """The draws of one chain, ``wanted`` of them in the end, and the sums of their expectations.
 
-    def __init__(self, wanted: int) -> None:
-        self.wanted, self.records = wanted, 0
+    Variables named in ``ragged`` change their length from draw to draw.
+    """
+
+    def __init__(self, wanted: int, ragged: Collection[str] = ()) -> None:
+        self.wanted, self.ragged, self.records = wanted, frozenset(ragged), 0
         self.interval, self.stretch = 1, 1
         self.kept: dict[int, Values] = {}  # draws by number of the record
         self.sums: list[tuple[int, int, Values]] = []  # the first record of a stretch, how many, and the sum over them
@@ -73,11 +77,14 @@ class SecondHalf:
         """Draws that will be handed over."""
         return min(self.wanted, len(self.kept))
 
-    def draws(self) -> Values:
-        """Draws of the second half, evenly spread: (draw, ...) by variable."""
+    def draws(self) -> dict[str, Any]:
+        """Draws of the second half, evenly spread: those of one chain by variable, (1, draw, ...) or ragged."""
         every = list(self.kept.values())
+        if not every:
+            return {}
         chosen = np.unique(np.linspace(0, len(every) - 1, self.count).round().astype(int))
-        return {name: np.stack([every[k][name] for k in chosen]) for name in every[0]} if every else {}
+        found = {name: [every[k][name] for k in chosen] for name in every[0]}
+        return {n: Ragged.of([values]) if n in self.ragged else np.stack(values)[None] for n, values in found.items()}
 
     def mean(self) -> Values:
         """The average expectation over about the second half."""
@@ -94,9 +101,9 @@ class SecondHalf:
 
     def _found_moments(self) -> Moments:
         draws = self.draws()
-        square: dict[str, Any] = {n: np.var(v, axis=0, dtype=np.float64)[None] * self.count for n, v in draws.items()}
         mean = {name: values[None] for name, values in self.mean().items()} if draws else {}
-        return Moments(self.count, mean, {name: square[name] for name in mean})
+        square: dict[str, Any] = {n: np.var(draws[n], axis=1, dtype=np.float64) * self.count for n in mean}
+        return Moments(self.count, mean, square)
 
     def pack(self) -> dict[str, np.ndarray]:
         """Everything, as arrays."""

@@ -49,6 +49,13 @@ class Variable(NamedTuple):
 
 
 Variables = dict[str, Variable]
+
+
+def ragged_names(variables: Variables) -> list[str]:
+    """Those whose draws change their length."""
+    return [name for name, variable in variables.items() if variable.ragged]
+
+
 Draws = dict[str, Any]  # arrays (chain, draw, ...) or Ragged
 
 
@@ -273,10 +280,10 @@ def read_draws(folder: Path, variables: Variables, count: int, chains: range) ->
 
 
 def _read_ragged(group: Any, variable: Variable, count: int, chains: range) -> Ragged:
-    lengths = group["lengths"][chains.start : chains.stop, :count]
+    lengths = np.maximum(group["lengths"][chains.start : chains.stop, :count], 0)  # 0 of chains that recorded nothing
     step, values = group["lengths"].chunks[1], []
     for chain, wanted in zip(chains, lengths.sum(axis=1), strict=True):
-        parts = [group[f"values.{chain}.{k}"][...] for k in range(-(-count // step))]
+        parts = [group[f"values.{chain}.{k}"][...] for k in range(-(-count // step) if wanted else 0)]
         values.append(np.concatenate([np.empty((0, *variable.shape), variable.dtype), *parts])[: int(wanted)])
     return Ragged(lengths, values)
 

@@ -100,10 +100,11 @@ class Trace:
     @property
     def ragged(self) -> dict[str, Ragged]:
         """The draws whose size changes from draw to draw, by name."""
-        names = [name for name, variable in (self._variables or {}).items() if variable.ragged]
+        names = store.ragged_names(self._variables or {})
         if isinstance(self._draws, Path):
             wanted = {name: self._variables[name] for name in names}  # type: ignore[index]
-            return store.read_draws(self._draws, wanted, self.count, range(self.meta["chains"])) if wanted else {}
+            chains = range(self._dataset.sizes.get("chain", self.meta["chains"]))
+            return store.read_draws(self._draws, wanted, self.count, chains) if wanted else {}
         return {name: self._draws[name] for name in names}
 
     @property
@@ -242,7 +243,7 @@ class Trace:
             empty = {name: v.empty(meta.get("chains", 0)) for name, v in variables.items()}
             return cls(empty, 0, Moments(), stopped="nothing was sampled yet", meta=meta, variables=variables)
         count = min(facts["draws"] for _, facts in begun.values())
-        moments = Moments.joined([_moments(arrays, facts) for arrays, facts in begun.values()])
+        moments = Moments.joined([_moments(variables, arrays, facts) for arrays, facts in begun.values()])
         known = [facts for _, facts in begun.values()]
         draws: Draws | Path = folder
         streaming = not any("half/facts" in arrays for arrays, _ in begun.values())
@@ -294,22 +295,27 @@ class Trace:
         return f"<Trace: {chains} chains, {self.count:,} draws of {shapes}{end}>"
 
 
-def _moments(arrays: checkpoint.Arrays, facts: dict[str, Any]) -> Moments:
+def _second_half(variables: Variables, arrays: checkpoint.Arrays, facts: dict[str, Any]) -> SecondHalf | None:
     half = checkpoint.part(arrays, "half")
-    if half and not facts["finished"]:
-        kept = SecondHalf(facts["draws"])
-        kept.unpack(half)
+    if not half:
+        return None
+    kept = SecondHalf(facts["draws"], store.ragged_names(variables))
+    kept.unpack(half)
+    return kept
+
+
+def _moments(variables: Variables, arrays: checkpoint.Arrays, facts: dict[str, Any]) -> Moments:
+    kept = _second_half(variables, arrays, facts)
+    if kept is not None and not facts["finished"]:
         return kept.moments()
     return Moments(facts["moment_count"], checkpoint.part(arrays, "mean"), checkpoint.part(arrays, "square"))
 
 
 def _sampled(folder: Path, variables: Variables, first: int, arrays: checkpoint.Arrays, facts: dict[str, Any]) -> Draws:
     """The draws of a group: chunks on disk, then the tail in the checkpoint."""
-    half = checkpoint.part(arrays, "half")
-    if half:
-        kept = SecondHalf(facts["draws"])
-        kept.unpack(half)
-        return {name: values[None] for name, values in kept.draws().items()}
+    kept = _second_half(variables, arrays, facts)
+    if kept is not None:
+        return kept.draws()
     chains = range(first, first + facts["chains"])
     done = store.read_draws(folder, variables, facts["written"], chains)
     tail = store.unpacked(checkpoint.part(arrays, "tail"), variables)

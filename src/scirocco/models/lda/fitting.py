@@ -12,18 +12,17 @@ from scirocco.corpora.documents import Documents
 from scirocco.corpora.store import Corpus
 from scirocco.counts.estimators import chosen_estimator
 from scirocco.counts.minibatches import FromDisk, InMemory, Minibatches
+from scirocco.counts.passes import SEARCH_SHARE
 from scirocco.models.home import Home
 from scirocco.models.lda.agreement import Agreement
 from scirocco.models.lda.aside import Aside, put_aside
 from scirocco.models.lda.blocks import CorpusBlocks
 from scirocco.models.lda.choosing import IN_MEMORY, NATURAL, natural_sampler, stream_sampler
-from scirocco.models.lda.engine import SEARCH_SHARE, TOPICS, TopicEngine, alignments
+from scirocco.models.lda.engine import TOPICS, TopicEngine, alignments
 from scirocco.models.lda.growing import Assignments, InOrder
 from scirocco.models.lda.memory import CollapsedGibbs, KeptGibbs
 from scirocco.models.lda.stream import StreamChain, StreamFit
 from scirocco.models.lda.warm_up import WarmUp
-from scirocco.run.folder import RunFolder
-from scirocco.run.runner import run
 from scirocco.run.trace import Trace
 
 WARM_TOKENS = 3e7  # after which the search for good topics has little left to find
@@ -55,28 +54,9 @@ def fit_topics(
         )
         for number in range(chains)
     ]  # fmt: skip
-    options = {
-        "max_seconds": home.budget(seconds), "progress": bool(model.verbose), "workers": workers,
-        "checkpoint_seconds": home.again.checkpoint_seconds,
-    }  # fmt: skip
-    meta = home.meta or {
-        "settings": {"seed": seed, "chains": chains}, "data": documents.fingerprint(),
-        "sampler": kind if isinstance(kind, str) else type(kind).__name__, **home.facts(model),
-    }  # fmt: skip
-    if home.path is None:
-        trace = run(engines, meta, None, **options)
-    else:
-        folder = RunFolder(home.path)
-        if home.meta is None:
-            folder.require_free()
-        elif meta["data"] != documents.fingerprint():
-            raise ValueError(f"the documents differ from those of the run in {home.path}")
-        with folder:
-            folder.write(meta)
-            trace = run(engines, meta, folder, **options)
+    name = kind if isinstance(kind, str) else type(kind).__name__
+    trace = home.run(engines, model, documents.fingerprint(), seed=seed, sampler=name, seconds=seconds, workers=workers)
     keep(model, engines, trace, alpha)
-    if trace.stopped and trace.stopped.startswith("interrupted"):
-        warnings.warn(f"fit was interrupted: it stops with what it has ({trace.stopped})", stacklevel=4)
 
 
 def make_chain(

@@ -136,11 +136,11 @@ def grown_topics(topics: np.ndarray, new: int, prior: np.ndarray, total: float) 
     return np.concatenate([topics * (1 - share.sum()), added], axis=-1).astype(topics.dtype)
 
 
-def refuse_text(X: Any) -> None:
+def refuse_text(X: Any, model: str = "LDA") -> None:
     """Text is not counts, and the error of an array that it makes would not say what to do."""
     listed = isinstance(X, str) or (isinstance(X, list | tuple) and any(isinstance(x, str) for x in X[:5]))
     if listed or (isinstance(X, np.ndarray) and X.dtype.kind in "US"):
         raise TypeError(
-            "LDA takes counts, documents x words, not text: count words with sklearn.feature_extraction.text."
+            f"{model} takes counts, documents x words, not text: count words with sklearn.feature_extraction.text."
             "CountVectorizer().fit_transform(texts), or make a corpus on disk with scirocco.corpora.corpus_from_text"
         )

@@ -215,7 +215,7 @@ class Growing:
         if stream.steps == 1 or stream.steps % RECORD_STEPS == 0 or stream.weights.theta.size <= QUICK:
             half, topics = self._recorder, stream.draw()
             half.add({TOPICS: topics}, {TOPICS: topics} if half.due else None)
-            self.posterior_ = named_topics(half.draws()[TOPICS][None], self)
+            self.posterior_ = named_topics(half.draws()[TOPICS], self)
             mean = half.mean()[TOPICS]
             self.components_ = mean / mean.sum(axis=1, keepdims=True)
             self.agreement_ = Agreement.of([self.components_], self.posterior_[TOPICS].values)

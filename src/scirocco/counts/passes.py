@@ -1,0 +1,119 @@
+"""A chain of a model of counts on the runner, when nobody knows beforehand how many passes there will be.
+
+    search for a start  ->  survey, of some streams  ->  sampling
+
+A step is a minibatch, whatever the phase. Of what is recorded the second half counts (``run.second_half``). Chains
+share nothing, so each is a group by itself.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from scirocco.core.clock import Clock
+from scirocco.run.engine import Chunk, Engine
+from scirocco.run.second_half import SecondHalf, Values
+from scirocco.run.store import Variable, Variables, ragged_names
+from scirocco.run.trace import STATS
+
+PASSES, SPEED = f"{STATS}passes", f"{STATS}tokens_per_second"
+SEARCH_SHARE = 0.4  # of a time budget, at most
+
+
+class PassEngine(Engine):
+    """Chain number ``number``; ``make`` gives its sampler at the start, which passes over so many ``tokens``.
+
+    The sampler has ``step()``, ``searching``, ``sampling``, ``passes``, ``record_every`` (passes), ``pack`` and
+    ``unpack``; while it searches it may be told by ``pace(share)`` how much of its time is used.
+    """
+
+    second_half: SecondHalf
+    first_length = 1  # steps of the first chunk: one may be a twentieth of a large corpus
+
+    def __init__(
+        self, make: Callable[[], Any], number: int, variables: Variables, *, draws: int, passes: float, tokens: int
+    ) -> None:
+        self._make, self.chains, self._passes, self._tokens = make, range(number, number + 1), float(passes), tokens
+        small = np.dtype(np.float64)
+        self.variables = variables | {PASSES: Variable((), small), SPEED: Variable((), small)}
+        self.second_half = SecondHalf(draws, ragged_names(variables))
+        self.step, self.whole = 0, True
+        self._due = 0.0  # passes at which the next record is made
+        self._reason = ""
+        self._began: float | None = None  # share of the time when the search was first paced
+        self.chain: Any = None
+
+    @abstractmethod
+    def recorded(self, *, draw: bool) -> tuple[Values, Values]:
+        """The expectations that are averaged, and the variables of a draw if that is wanted."""
+
+    @property
+    def phase(self) -> str:
+        """Search, survey (of some streams), sampling."""
+        if self.chain is None or self.chain.searching:
+            return "search for a start"
+        return "sampling" if self.chain.sampling else "survey"
+
+    @property
+    def work(self) -> tuple[float, float, str]:
+        """Passes over the data; a search on little of it may take them all, and one of the sampler follows."""
+        done = self.chain.passes if self.chain is not None else 0.0
+        sampled = self.chain is not None and self.chain.sampling and self.second_half.records
+        return done, self._passes if sampled else max(self._passes, done + 1), "passes"
+
+    def start(self) -> None:
+        """The chain at its start."""
+        self.chain = self._make()
+
+    def advance(self, until: int, clock: Clock) -> Chunk:
+        """Minibatches towards step ``until``, while there is time; records go to ``second_half``."""
+        chain, began, before = self.chain, time.perf_counter(), self.chain.passes
+        finite = True
+        while self.step < until and self.work[0] < self.work[1] and not clock.over:
+            if chain.searching and clock.share > 0:
+                self._pace(clock.share)
+            self.whole = False
+            try:
+                chain.step()
+            except FloatingPointError as error:
+                self._reason, finite = str(error), False
+                break
+            self.step, self.whole = self.step + 1, True
+            if chain.sampling and chain.passes >= self._due:
+                self._due = chain.passes + chain.record_every
+                speed = (chain.passes - before) * self._tokens / max(time.perf_counter() - began, 1e-9)
+                self._record(speed)
+        return Chunk({}, 0, {}, {}, {}, finite)
+
+    def _pace(self, share: float) -> None:
+        """The search gets its share of the time that was left when it began."""
+        self._began = share if self._began is None else self._began
+        self.chain.search.pace((share - self._began) / (SEARCH_SHARE * max(1e-9, 1 - self._began)))
+
+    def _record(self, speed: float) -> None:
+        half = self.second_half
+        expectation, draw = self.recorded(draw=half.due)
+        speeds: Values = {PASSES: np.asarray(self.chain.passes), SPEED: np.asarray(speed)}
+        half.add(expectation, draw | speeds if half.due else None)
+
+    def locate(self) -> tuple[Chunk, str]:
+        """What the sampler said; all records were made before."""
+        return Chunk({}, 0, {}, {}, {}), self._reason
+
+    # Keeping.
+
+    def pack(self) -> dict[str, np.ndarray]:
+        """The arrays of the chain."""
+        arrays = {f"chain/{name}": array for name, array in self.chain.pack().items()}
+        return arrays | {"facts": np.array([self.step, self._due])}
+
+    def unpack(self, arrays: dict[str, np.ndarray]) -> None:
+        """The inverse of ``pack``."""
+        self.start()
+        self.chain.unpack({name.removeprefix("chain/"): a for name, a in arrays.items() if name != "facts"})
+        self.step, self._due = int(arrays["facts"][0]), float(arrays["facts"][1])
