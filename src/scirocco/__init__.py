@@ -46,6 +46,7 @@ _WHERE = {
     "SGRLD": "simplex",
     "LDA": "models",
     "choose_topics": "models",
+    "DirichletProcessMixture": "models",
     "GaussianMixture": "models",
     "LogisticRegression": "models",
     "MatrixFactorization": "models",
@@ -89,6 +90,7 @@ __all__ = [
     "Block",
     "ControlVariate",
     "Decreasing",
+    "DirichletProcessMixture",
     "DivergenceError",
     "GaussianMixture",
     "LogisticRegression",
@@ -157,6 +159,7 @@ if TYPE_CHECKING:
     from scirocco.gradient.blocks import Block
     from scirocco.models import (
         LDA,
+        DirichletProcessMixture,
         GaussianMixture,
         LogisticRegression,
         MatrixFactorization,

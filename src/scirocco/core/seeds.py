@@ -61,6 +61,16 @@ class Purpose(IntEnum):
     LEFT_TO_RIGHT = 512
     # Partitions.
     POINT_PARTITION = 601
+    # Mixtures.
+    MIXTURE_ORDER = 701
+    MIXTURE_SWEEPS = 702
+    MIXTURE_MOVES = 703
+    MIXTURE_PRIORS = 704
+    MIXTURE_SEARCH = 705
+    MIXTURE_WEIGHTS = 706
+    MIXTURE_STICKS = 707
+    MIXTURE_COMPONENTS = 708
+    MIXTURE_SAMPLE = 709
 
 
 def generator(seed: int, purpose: Purpose, *path: int) -> np.random.Generator:

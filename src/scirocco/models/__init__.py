@@ -1,6 +1,6 @@
 """Ready models, as scikit-learn estimators.
 
-Each is loaded when first used: only topics need Numba, which takes 0.2 s to load.
+Each is loaded when first used: only topics and mixtures need Numba, which takes 0.2 s to load.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 _WHERE = {
     "LDA": "lda",
     "choose_topics": "lda",
+    "DirichletProcessMixture": "dp_mixture",
     "GaussianMixture": "gaussian_mixture",
     "LogisticRegression": "logistic",
     "MatrixFactorization": "matrix_factorization",
@@ -20,6 +21,7 @@ _WHERE = {
 
 __all__ = [
     "LDA",
+    "DirichletProcessMixture",
     "GaussianMixture",
     "LogisticRegression",
     "MatrixFactorization",
@@ -29,6 +31,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from scirocco.models.dp_mixture import DirichletProcessMixture
     from scirocco.models.gaussian_mixture import GaussianMixture
     from scirocco.models.lda import LDA, choose_topics
     from scirocco.models.logistic import LogisticRegression

@@ -1,0 +1,57 @@
+"""Rows in clusters: labels, and the statistics of the clusters that go with them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from scirocco.corpora.documents import Documents
+from scirocco.models.dp_mixture.density import Law, Tables, count_rows, entries_of
+
+FIRST_SLOTS = 16
+
+
+class Clusters:
+    """Labels are slots, some of which are empty; -1 for rows that have no cluster yet."""
+
+    def __init__(self, rows: Documents, law: Law) -> None:
+        self.rows, self.law = rows, law
+        self.entries = entries_of(rows)
+        self.labels = np.full(rows.size, -1, np.int32)
+        self.tables = Tables.empty(law, FIRST_SLOTS)
+
+    @property
+    def slots(self) -> int:
+        """Slots, with rows or without."""
+        return self.tables.sizes.size
+
+    @property
+    def used(self) -> np.ndarray:
+        """The slots that have rows."""
+        return np.flatnonzero(self.tables.sizes)
+
+    @property
+    def number(self) -> int:
+        """Clusters that have rows."""
+        return int(np.count_nonzero(self.tables.sizes))
+
+    def make_room(self, slots: int) -> None:
+        """At least so many slots."""
+        if slots <= self.slots:
+            return
+        bigger = Tables.empty(self.law, slots)
+        for new, old in zip(bigger, self.tables, strict=True):
+            new[..., : self.slots] = old
+        self.tables = bigger
+
+    def relabel(self, labels: np.ndarray) -> None:
+        """Other labels for all rows, and their counts anew."""
+        self.labels[:] = labels
+        self.tables = Tables.empty(self.law, max(FIRST_SLOTS, int(labels.max(initial=0)) + 2))
+        count_rows(self.entries, self.labels, 0, self.labels.size, self.tables, self.law.group)
+
+    def compressed(self) -> np.ndarray:
+        """Labels from 0 on without gaps, the largest cluster first; -1 stays."""
+        order = np.argsort(-self.tables.sizes, kind="stable")
+        rank = np.empty(self.slots + 1, np.int32)
+        rank[order], rank[-1] = np.arange(self.slots), -1
+        return rank[self.labels]

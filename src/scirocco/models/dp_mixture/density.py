@@ -1,0 +1,173 @@
+"""The density of a row in a cluster whose parameters are integrated out: one kernel for all conjugate components.
+
+With n_f the counts of the cluster's features, N_g their totals by group, m its rows, (a)_x = a (a + 1) ... (a + x - 1),
+
+    Dirichlet    prod_f (base_f + n_f)_{x_f} / prod_g (B_g + N_g)_{x_g}
+    Poisson      r^(N + B) prod_f (base_f + n_f)_{x_f} / (rate + m + 1)^x,     r = (rate + m) / (rate + m + 1)
+
+B is the sum of ``base`` over a group. Counts of a multinomial are one group; a table of categorical columns has one for
+each column. Rows are sequences of events: no multinomial coefficients, and no factorials of a Poisson law.
+
+Weights of all clusters are multiplied factor by factor, side by side; every ``FOLD`` factors they are divided by the
+largest, so that long rows neither underflow nor need a logarithm for each cluster.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import gammaln
+
+from scirocco.core.compiled import inner, jit, over_blocks
+from scirocco.corpora.documents import Documents
+
+FOLD = 16  # factors: each is at least about 10^-12, and 10^-192 is still a number
+ROWS = 256  # rows of a block
+
+
+class Law(NamedTuple):
+    """A conjugate prior; ``rate`` is 0 for Dirichlet families."""
+
+    base: np.ndarray  # by feature
+    group: np.ndarray  # of each feature
+    totals: np.ndarray  # of ``base`` by group
+    log_gammas: np.ndarray  # of ``base``
+    rate: float
+
+    @classmethod
+    def of(cls, base: np.ndarray, group: np.ndarray, counted: np.ndarray, rate: float = 0.0) -> Law:
+        """Features that are not ``counted`` stand for what was never seen, and are no part of the totals."""
+        totals = np.bincount(group, weights=np.where(counted, base, 0.0))
+        return cls(base, group, totals, gammaln(base), rate)
+
+
+class Tables(NamedTuple):
+    """Statistics of clusters; slots without rows are empty."""
+
+    counts: np.ndarray  # feature x slot
+    totals: np.ndarray  # group x slot
+    sizes: np.ndarray  # rows by slot
+
+    @classmethod
+    def empty(cls, law: Law, slots: int) -> Tables:
+        """No rows anywhere."""
+        return cls(np.zeros((law.base.size, slots), np.int32), np.zeros((law.totals.size, slots)), np.zeros(slots))
+
+
+@inner
+def densities(rows: Any, i: int, law: Any, tables: Any, slots: int, w: Any) -> float:
+    """``w[k]`` times the density of row i in cluster k, over a common number whose logarithm is returned."""
+    starts, words, numbers = rows
+    scale, factors, place, last = 0.0, 0, 0, -1
+    if law.rate > 0.0:
+        for k in range(slots):
+            m = law.rate + tables.sizes[k]
+            w[k] *= (m / (m + 1.0)) ** (law.totals[0] + tables.totals[0, k])
+    for e in range(starts[i], starts[i + 1]):
+        f = words[e]
+        g = law.group[f]
+        place = place if g == last else 0
+        last = g
+        for t in range(numbers[e]):
+            above = law.base[f] + t
+            if law.rate > 0.0:
+                below = law.rate + 1.0
+                for k in range(slots):
+                    w[k] *= (tables.counts[f, k] + above) / (tables.sizes[k] + below)
+            else:
+                below = law.totals[g] + place
+                for k in range(slots):
+                    w[k] *= (tables.counts[f, k] + above) / (tables.totals[g, k] + below)
+            place += 1
+            factors += 1
+            if factors == FOLD:
+                factors = 0
+                scale += _rescaled(w, slots)
+    return scale
+
+
+@inner
+def _rescaled(w: Any, slots: int) -> float:
+    largest = 0.0
+    for k in range(slots):
+        largest = max(largest, w[k])
+    if largest == 0.0:
+        return 0.0
+    for k in range(slots):
+        w[k] /= largest
+    return math.log(largest)
+
+
+@inner
+def put(rows: Any, i: int, k: int, step: int, tables: Any, group: Any) -> None:
+    """Row i into cluster k (``step`` 1) or out of it (-1)."""
+    starts, words, numbers = rows
+    for e in range(starts[i], starts[i + 1]):
+        f = words[e]
+        tables.counts[f, k] += np.int32(step * numbers[e])
+        tables.totals[group[f], k] += step * numbers[e]
+    tables.sizes[k] += step
+
+
+@inner
+def log_marginal(law: Any, tables: Any, k: int) -> float:
+    """The logarithm of the density of all rows of cluster k."""
+    found = 0.0
+    for f in range(law.base.size):
+        if tables.counts[f, k] > 0:
+            found += math.lgamma(law.base[f] + tables.counts[f, k]) - law.log_gammas[f]
+    for g in range(law.totals.size):
+        total = law.totals[g]
+        if law.rate > 0.0:
+            found += total * math.log(law.rate) - (total + tables.totals[g, k]) * math.log(law.rate + tables.sizes[k])
+        else:
+            found += math.lgamma(total) - math.lgamma(total + tables.totals[g, k])
+    return found
+
+
+@jit
+def count_rows(rows: Any, labels: Any, first: int, last: int, tables: Any, group: Any) -> None:
+    """Put rows ``first`` to ``last`` where their labels say; -1 is nowhere."""
+    for i in range(first, last):
+        if labels[i] >= 0:
+            put(rows, i, labels[i], 1, tables, group)
+
+
+@jit
+def log_marginals(law: Any, tables: Any) -> Any:
+    """Of every slot; 0 of empty ones."""
+    found = np.zeros(tables.sizes.size)
+    for k in range(found.size):
+        if tables.sizes[k] > 0:
+            found[k] = log_marginal(law, tables, k)
+    return found
+
+
+@jit
+def _score(rows: Any, first: int, last: int, law: Any, tables: Any, weights: Any, scores: Any) -> None:
+    w = np.empty(weights.size)
+    for i in range(first, last):
+        w[:] = weights
+        scale = densities(rows, i, law, tables, weights.size, w)
+        for k in range(weights.size):
+            scores[i, k] = scale + math.log(w[k])
+
+
+def log_scores(rows: Documents, law: Law, tables: Tables, weights: np.ndarray, threads: int | None) -> np.ndarray:
+    """log(weight x density) of every row in every slot, (row, slot)."""
+    scores = np.empty((rows.size, weights.size))
+    arrays = entries_of(rows)
+    over_blocks(
+        lambda first, last: _score(
+            arrays, first * ROWS, min(rows.size, last * ROWS), law, tables, weights, scores
+        ),
+        -(-rows.size // ROWS), threads,
+    )  # fmt: skip
+    return scores
+
+
+def entries_of(rows: Documents) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What the kernels read of rows."""
+    return rows.starts, rows.words, rows.numbers

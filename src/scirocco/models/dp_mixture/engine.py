@@ -1,0 +1,54 @@
+"""A Dirichlet process mixture on the runner: one chain of partitions, whose clusters change in number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from scirocco.counts.passes import PassEngine
+from scirocco.run.second_half import Values
+from scirocco.run.store import Variable
+from scirocco.run.trace import STATS
+
+LABELS, SIZES, COUNTS, BASE = "labels", "sizes", "counts", "base"
+NUMBER, CONCENTRATION, DENSITY = "n_clusters", "concentration", "log_density"
+ACCEPTED = f"{STATS}moves_accepted"
+
+
+class MixtureEngine(PassEngine):
+    """Chain number ``number``; ``make`` gives its sampler at the start."""
+
+    def __init__(
+        self, make: Callable[[], Any], number: int, *, draws: int, passes: float, rows: int, features: int, entries: int
+    ) -> None:
+        small, whole = np.dtype(np.float64), np.dtype(np.int32)
+        variables = {
+            NUMBER: Variable((), small),
+            CONCENTRATION: Variable((), small),
+            DENSITY: Variable((), small),
+            BASE: Variable((features,), small, ("feature",)),
+            LABELS: Variable((rows,), whole, ("row",)),
+            SIZES: Variable((), np.dtype(np.int64), ragged=True),
+            COUNTS: Variable((features,), whole, ragged=True),
+            ACCEPTED: Variable((), small),
+        }
+        super().__init__(make, number, variables, draws=draws, passes=passes, tokens=entries)
+
+    def recorded(self, *, draw: bool) -> tuple[Values, Values]:
+        """The number of clusters and the concentration are averaged; a draw has the whole partition."""
+        chain = self.chain
+        known: Values = {
+            NUMBER: np.asarray(float(chain.clusters.number)),
+            CONCENTRATION: np.asarray(float(chain.partition.concentration)),
+            DENSITY: np.asarray(chain.log_density()),
+        }
+        if not draw:
+            return known, {}
+        sizes, counts = chain.statistics()
+        partition: Values = {
+            BASE: chain.clusters.law.base.copy(), LABELS: chain.labels(), SIZES: sizes, COUNTS: counts,
+            ACCEPTED: np.asarray(chain.tally[[1, 3]].sum() / max(1, chain.tally[[0, 2]].sum())),
+        }  # fmt: skip
+        return known, known | partition

@@ -1,0 +1,291 @@
+"""Mixtures of an unknown number of clusters as a scikit-learn estimator.
+
+    z_i | weights ~ weights,    x_i | z_i ~ f(x | theta_{z_i}),    theta_k ~ Dirichlet(base)
+    weights: a Dirichlet process with concentration alpha, or a mixture of finite mixtures
+
+The posterior of the partition is sampled: draws have different numbers of clusters, and nothing is truncated.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from scirocco.core.checks import positive_array, require_choice, require_count
+from scirocco.core.compiled import available_threads
+from scirocco.corpora.documents import Documents
+from scirocco.corpora.store import Corpus
+from scirocco.models.dp_mixture import storage
+from scirocco.models.dp_mixture.base_measure import WAYS
+from scirocco.models.dp_mixture.components import COMPONENTS, Component
+from scirocco.models.dp_mixture.fitting import KINDS, fit_mixture, partition_law
+from scirocco.models.dp_mixture.results import Found, Results
+from scirocco.models.dp_mixture.search import STARTS
+from scirocco.models.dp_mixture.snapshots import log_predictive
+from scirocco.models.home import Home
+from scirocco.models.lda.growing import COUNTS, names_of, refuse_text
+from scirocco.run.trace import Summary, table_of
+
+SAMPLERS = ("auto", *KINDS)
+PRIORS = ("dp", "mfm")
+SEVERAL_THREADS = 10**7  # entries from which "auto" takes the sampler that uses them
+
+
+class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
+    """A Dirichlet process mixture of counts or of tables of categories.
+
+    Parameters
+    ----------
+    component : what rows are made of: "multinomial" (counts; the number of events of a row may be any), "categorical"
+        (a table of categories, missing entries allowed), "bernoulli" (a table of yes and no), "poisson" (counts whose
+        totals matter too), or a ``Component`` of your own.
+    base : parameter of the base measure: Dirichlet(base), a number or one for each feature.
+    learn_base : learn the base measure: "concentration" its total, "full" its mean too. True is "full".
+    concentration : of the Dirichlet process, or the Dirichlet parameter gamma of weights of "mfm"; None learns it (of
+        "mfm" it is 1 then).
+    concentration_prior : shape and rate of its gamma prior.
+    n_components_prior : "dp", a Dirichlet process, or "mfm", a mixture of finite mixtures, whose number of clusters
+        does not grow with the rows.
+    sampler : "collapsed" integrates weights and parameters out, one thread; "gibbs" draws them given all rows and then
+        new clusters of a minibatch, on all threads. Both keep every row's cluster and are exact. "auto" takes
+        "collapsed", for 10^7 entries or more "gibbs".
+    batch_size : rows of a minibatch; chosen by the sampler if None.
+    split_merge : add moves that split and merge clusters.
+    start : where the search begins: "one" cluster, rows that join one by one ("sequential"), "random" clusters, or an
+        array of labels.
+    search : look for a good start; otherwise sampling begins right at ``start``.
+    max_iter : passes over the rows.
+    max_seconds : time budget of ``fit``, which then stops with what it has; None for none.
+    n_chains : independent chains.
+    n_draws : draws to keep from each chain; None for 100, or as many as take 256 MB for very many rows.
+    loss : of the point partition, "vi" (variation of information) or "binder".
+    n_jobs : threads; -1 or None for all cores. The result does not depend on it.
+    random_state : seed.
+    verbose : show progress.
+
+    Attributes
+    ----------
+    labels_ : cluster of each training row in the point partition, the largest first.
+    n_clusters_ : its number of clusters.
+    posterior_ : draws with ``n_clusters``, ``concentration`` and ``labels``, an ``xarray.Dataset`` (chain, draw, ...).
+    agreement_ : whether the chains find the same partitions; printed as a report.
+    trace_ : the run: draws, those of changing size in ``trace_.ragged``, statistics; not after ``load``.
+    sampler_ : the sampler that ran: "auto" decided.
+    n_iter_ : passes that were made.
+    seconds_ : time that ``fit`` took.
+
+    >>> import numpy as np, scirocco as sc
+    >>> rng = np.random.default_rng(0)
+    >>> counts = np.repeat(rng.poisson([[5, 0, 1], [0, 4, 1]], (2, 3)), 30, axis=0)
+    >>> model = sc.DirichletProcessMixture(max_iter=50, random_state=0).fit(counts)
+    >>> model.n_clusters_, model.predict([[6, 0, 0], [0, 5, 0]])
+    (2, array([0, 1]))
+    """
+
+    n_features_in_: int
+
+    def __init__(
+        self, component: Any = "multinomial", *, base: Any = 0.1, learn_base: Any = False,
+        concentration: float | None = None, concentration_prior: tuple[float, float] = (1.0, 1.0),
+        n_components_prior: str = "dp", sampler: str = "auto", batch_size: int | None = None, split_merge: bool = True,
+        start: Any = "one", search: bool = True, max_iter: int = 300, max_seconds: float | None = None,
+        n_chains: int = 1, n_draws: int | None = None, loss: str = "vi", n_jobs: int | None = None,
+        random_state: Any = None, verbose: bool = False,
+    ) -> None:  # fmt: skip
+        self.component = component
+        self.base = base
+        self.learn_base = learn_base
+        self.concentration = concentration
+        self.concentration_prior = concentration_prior
+        self.n_components_prior = n_components_prior
+        self.sampler = sampler
+        self.batch_size = batch_size
+        self.split_merge = split_merge
+        self.start = start
+        self.search = search
+        self.max_iter = max_iter
+        self.max_seconds = max_seconds
+        self.n_chains = n_chains
+        self.n_draws = n_draws
+        self.loss = loss
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        any_values = self._component.any_values
+        tags.input_tags.sparse = not any_values
+        tags.input_tags.positive_only = not any_values
+        tags.input_tags.allow_nan = any_values
+        tags.input_tags.categorical = any_values
+        tags.input_tags.string = any_values
+        return tags
+
+    # Fitting.
+
+    def fit(self, X: Any, y: Any = None, *, path: str | Path | None = None) -> DirichletProcessMixture:
+        """Sample the partitions of rows of counts or of a table.
+
+        With a ``path`` draws and checkpoints go to that folder, and ``scirocco.resume(path, X)`` goes on with a fit
+        that was interrupted or killed, bit for bit.
+        """
+        return self._fit(X, y, Home.of(path))
+
+    def _fit(self, X: Any, y: Any, home: Home) -> DirichletProcessMixture:
+        del y
+        began = time.perf_counter()
+        rows = self._rows(X, reset=True)
+        self._settings(rows)
+        kind = self.sampler
+        if home.meta is not None:
+            kind = home.meta["sampler"]  # "auto" was decided when the run began
+        elif kind == "auto":
+            kind = "collapsed" if rows.words.size < SEVERAL_THREADS else "gibbs"
+        if not rows.tokens:
+            raise ValueError("there is nothing in the rows: every count is 0, or every entry is missing")
+        fit_mixture(self, rows, kind, home)
+        self.sampler_, self.rows_seen_ = kind, rows.size
+        self.seconds_ = time.perf_counter() - began
+        return self
+
+    def _keep(self, found: Found) -> None:
+        """The draws of a fit."""
+        self._found, self.posterior_ = found, found.posterior()
+
+    @property
+    def _component(self) -> Component:
+        if isinstance(self.component, Component):
+            return self.component
+        if not isinstance(self.component, str):
+            raise TypeError(f"component must be one of {', '.join(COMPONENTS)} or a Component; got {self.component!r}")
+        require_choice("component", self.component, tuple(COMPONENTS))
+        return COMPONENTS[self.component]
+
+    @property
+    def _base_way(self) -> str | None:
+        way = {False: None, True: "full"}.get(self.learn_base, self.learn_base)
+        if way is not None:
+            require_choice("learn_base", way, WAYS)
+        return way
+
+    def _rows(self, X: Any, *, reset: bool) -> Documents:
+        component = self._component
+        if component.any_values:
+            checked = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
+            checked = X if hasattr(X, "iloc") else checked
+        elif isinstance(X, Corpus):
+            checked = X.load().matrix()
+            if not reset and checked.shape[1] != self.n_features_in_:
+                raise ValueError(f"the corpus has {checked.shape[1]} words, but the model {self.n_features_in_}")
+            self.n_features_in_ = checked.shape[1]
+        else:
+            refuse_text(X, type(self).__name__)
+            checked = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=COUNTS)
+        if reset:
+            names = X.vocabulary if isinstance(X, Corpus) else names_of(X)
+            self.encoding_ = component.encoding(checked, names)
+        return self.encoding_.rows(checked)
+
+    def _settings(self, rows: Documents) -> None:
+        """Check everything that ``__init__`` only stored."""
+        for name in ("max_iter", "n_chains"):
+            require_count(name, getattr(self, name))
+        for name in ("batch_size", "n_draws"):
+            if getattr(self, name) is not None:
+                require_count(name, getattr(self, name))
+        for name in ("concentration", "max_seconds"):
+            value = getattr(self, name)
+            if value is not None and positive_array(name, value).ndim:
+                raise ValueError(f"{name} must be one number; got an array")
+        if positive_array("concentration_prior", self.concentration_prior).shape != (2,):
+            raise ValueError(f"concentration_prior must be a shape and a rate; got {self.concentration_prior!r}")
+        require_choice("sampler", self.sampler, SAMPLERS)
+        require_choice("n_components_prior", self.n_components_prior, PRIORS)
+        require_choice("loss", self.loss, ("vi", "binder"))
+        if self.n_jobs not in (None, -1):
+            require_count("n_jobs", self.n_jobs)
+        if isinstance(self.start, str):
+            require_choice("start", self.start, STARTS)
+        else:
+            labels = np.asarray(self.start)
+            if labels.shape != (rows.size,) or labels.dtype.kind not in "iu" or labels.min() < 0:
+                raise ValueError(
+                    f"start must be one of {', '.join(STARTS)} or a label from 0 on for each of {rows.size} rows"
+                )
+        if self._base_way is not None and self._component.prior_rate:
+            raise ValueError("learn_base learns Dirichlet parameters: a Poisson component has none")
+        self.encoding_.law(self.base)
+
+    @property
+    def _threads(self) -> int:
+        return available_threads() if self.n_jobs in (None, -1) else int(self.n_jobs)
+
+    def _fixed_seed(self) -> int:
+        """Asking twice gives the same answer."""
+        return int(self.random_state) if isinstance(self.random_state, int | np.integer) else 0
+
+    def _partition_law(self, concentration: float) -> Any:
+        return partition_law(self, concentration)
+
+    # Using.
+
+    def fit_predict(self, X: Any, y: Any = None) -> np.ndarray:
+        """``fit``, then ``labels_``."""
+        return self.fit(X, y).labels_
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable cluster of the point partition for each row."""
+        return np.asarray(self.predict_proba(X).argmax(axis=1))
+
+    def predict_proba(self, X: Any, *, unseen: bool = False) -> np.ndarray:
+        """The probability of each cluster of the point partition, averaged over draws.
+
+        With ``unseen`` a last column has the probability that the row belongs to none of the clusters seen so far;
+        otherwise the others are scaled to sum to 1.
+        """
+        check_is_fitted(self, "posterior_")
+        found = self._shares(self._rows(X, reset=False))
+        if unseen:
+            return found
+        known = found[:, :-1]
+        total = known.sum(axis=1, keepdims=True)
+        return np.where(total > 0, known / np.maximum(total, 1e-300), 1 / known.shape[1])
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """The log predictive density of each row, averaged over draws, clusters not seen yet among them.
+
+        Of the row as a sequence of events: without multinomial coefficients. A row without entries has 0.
+        """
+        check_is_fitted(self, "posterior_")
+        rows = self._rows(X, reset=False)
+        return log_predictive(self._snapshots, rows, self._threads) + self._component.constants(rows)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The mean of ``score_samples``."""
+        del y
+        return float(self.score_samples(X).mean())
+
+    def summary(self) -> Summary:
+        """Mean, sd, ESS and R-hat of the number of clusters and the concentration, and whether the chains agree."""
+        check_is_fitted(self, "posterior_")
+        values = np.stack([self._found.number, self._found.concentration], axis=2)
+        found = table_of(values, ["n_clusters", "concentration"])
+        return Summary(found.table, self.agreement_, found.note)
+
+    # Keeping.
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to one file, arrays and JSON; nothing is pickled."""
+        check_is_fitted(self, "posterior_")
+        storage.write(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> DirichletProcessMixture:
+        """A model written by ``save``."""
+        return storage.read(cls, Path(path))

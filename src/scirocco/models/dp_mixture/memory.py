@@ -1,0 +1,291 @@
+"""Chains in memory: every row's cluster is kept, and so are the counts of the clusters.
+
+``Collapsed``: weights and parameters integrated out, row by row (``collapsed``).
+
+``Blocked``: weights and components given all allocations, then the allocations of a minibatch given them (``given``),
+
+    (pi_1, ..., pi_t, rest) ~ Dirichlet(n_1, ..., n_t, alpha),    theta_k ~ p(theta | rows of k)
+
+which is a Gibbs scan: exact, however small the minibatch, and parallel over its rows. The rest is broken into sticks
+Beta(1, alpha) with components from the prior until what is left is below all slices. This draws the Dirichlet process
+given the partition, whatever the order of its clusters; sticks in the order of labels mix worse and need moves that
+switch labels. For a mixture of finite mixtures the number K of components is drawn given the partition, and weights
+from Dirichlet(gamma + n_k), those of K - t empty components among them (Fruehwirth-Schnatter et al. 2021).
+
+After every pass come moves that split and merge clusters (``split_merge``), for about as much work as ``MOVE_SHARE`` of
+the pass, and draws of the concentration and, if wanted, of the base measure.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from scirocco.core.compiled import over_blocks
+from scirocco.core.seeds import Purpose, generator, stream_key
+from scirocco.corpora.documents import Documents
+from scirocco.models.dp_mixture import collapsed
+from scirocco.models.dp_mixture.base_measure import learnt_base
+from scirocco.models.dp_mixture.clusters import Clusters
+from scirocco.models.dp_mixture.density import ROWS, Law, log_marginals
+from scirocco.models.dp_mixture.given import allocate, draw_levels, move_rows
+from scirocco.models.dp_mixture.partition import FiniteMixtures, PartitionLaw
+from scirocco.models.dp_mixture.search import Search
+from scirocco.models.dp_mixture.split_merge import split_merge
+from scirocco.run.checkpoint import part
+from scirocco.simplex.exact import draw_gammas
+
+MOVE_SHARE, MOST_MOVES = 0.5, 1000  # of the work of a pass; how many
+SCANS = (0, 4)  # restricted scans of moves: those of one pass, those of the next
+BATCHES = 20  # minibatches in a pass of ``Blocked``, unless components are costly to draw beside so few rows
+
+
+class Collapsed:
+    """Collapsed Gibbs, one thread."""
+
+    def __init__(
+        self, rows: Documents, law: Law, counted: np.ndarray, partition: PartitionLaw, *, seed: int, chain: int,
+        learn_base: str | None = None, batch_size: int | None = None, moves: bool = True, threads: int | None = None,
+        start: Any = "one", search_passes: float = 0.0,
+    ) -> None:  # fmt: skip
+        self.partition, self.counted, self.given_law, self.learn_base = partition, counted, law, learn_base
+        self.seed, self.chain, self.threads, self.moves = seed, chain, threads, moves
+        self.order = generator(seed, Purpose.MIXTURE_ORDER, chain).permutation(rows.size)
+        self.clusters = Clusters(rows.take(self.order), law)
+        self.size = rows.size
+        self.key, self.move_key = (
+            stream_key(seed, purpose, chain) for purpose in (Purpose.MIXTURE_SWEEPS, Purpose.MIXTURE_MOVES)
+        )
+        self.calls = 0
+        self.tally, self.move_number = np.zeros(4, np.int64), 0
+        pieces = self._pieces() if batch_size is None else max(1, round(rows.size / batch_size))
+        self.borders = np.unique(np.linspace(0, rows.size, pieces + 1).astype(np.int64))
+        self.position, self.sampled = 0, 0.0
+        self.record_every = 1.0
+        given = start[self.order] if isinstance(start, np.ndarray) else start
+        self.search = Search(self, given, passes=search_passes)
+
+    def _pieces(self) -> int:
+        """Minibatches in a pass."""
+        return 1
+
+    @property
+    def searching(self) -> bool:
+        """Whether the search for a start goes on."""
+        return not self.search.done
+
+    @property
+    def sampling(self) -> bool:
+        """Whether the chain samples by now."""
+        return self.search.done
+
+    @property
+    def passes(self) -> float:
+        """Passes over all rows, those of the search too."""
+        return self.search.work + self.sampled
+
+    def next_call(self) -> int:
+        """The number of the next stream of random numbers."""
+        self.calls += 1
+        return self.calls
+
+    # Moving.
+
+    def step(self) -> None:
+        """A part of the search, or a minibatch; after the last of a pass the other moves."""
+        if self.searching:
+            self.search.step()
+            return
+        begin, end = self.borders[self.position], self.borders[self.position + 1]
+        self.sweep(begin, end)
+        self.position = (self.position + 1) % (len(self.borders) - 1)
+        self.sampled += (end - begin) / self.size
+        if self.position == 0:
+            if self.moves:
+                self.split_and_merge()
+            self.learn(self.size)
+
+    def sweep(self, begin: int, end: int) -> None:
+        """New allocations of rows ``begin`` to ``end``."""
+        self.sweep_collapsed(begin, end, self.size)
+
+    def sweep_collapsed(self, begin: int, end: int, size: int) -> None:
+        """The same, weights and parameters integrated out, among ``size`` rows."""
+        clusters = self.clusters
+        while begin < end:
+            clusters.make_room(clusters.number + 2)
+            urn = self.partition.urn(size, clusters.slots)
+            begin = collapsed.sweep(
+                self.key, self.next_call(), begin, end, clusters.entries, clusters.labels, clusters.law,
+                clusters.tables, urn,
+            )  # fmt: skip
+            if begin < end:
+                clusters.make_room(2 * clusters.slots)
+
+    def split_and_merge(self) -> None:
+        """Moves for a share of the work of a pass."""
+        clusters, scans = self.clusters, SCANS[int(self.sampled) % 2]
+        if not self.move_number:
+            self.move_number = self._affordable_moves()
+        left = self.move_number
+        while left > 0:
+            clusters.make_room(clusters.number + 2)
+            urn = self.partition.urn(self.size, clusters.slots)
+            left -= split_merge(
+                self.move_key, self.next_call(), left, scans, clusters.entries, clusters.labels, clusters.law,
+                clusters.tables, urn, self.tally,
+            )  # fmt: skip
+            if left:
+                clusters.make_room(2 * clusters.slots)
+
+    def _affordable_moves(self) -> int:
+        """Moves for a share of the work of a pass, as the clusters are when sampling begins; never changed after it."""
+        sizes = self.clusters.tables.sizes
+        members = 1.5 * np.sum(sizes**2) / self.size  # rows of a move, about
+        each = (1 + np.mean(SCANS)) * members + self.size / 16  # and looking for them
+        return int(np.clip(MOVE_SHARE * self.size * self.clusters.number / 2 / each, 1, MOST_MOVES))
+
+    def learn(self, size: int) -> None:
+        """The concentration and the base measure, given the clusters of ``size`` rows."""
+        call = self.next_call()
+        rng = generator(self.seed, Purpose.MIXTURE_PRIORS, self.chain, call)
+        self.partition.learn(rng, size, self.clusters.number)
+        if self.learn_base is not None:
+            self.clusters.law = learnt_base(
+                self.clusters.law, self.given_law, self.clusters.tables, self.counted, self.learn_base, key=self.key,
+                step=call, rng=rng, threads=self.threads,
+            )  # fmt: skip
+
+    # Reading.
+
+    def labels(self) -> np.ndarray:
+        """Clusters of all rows in their own order, the largest first."""
+        found = np.empty(self.size, np.int32)
+        found[self.order] = self.clusters.compressed()
+        return found
+
+    def statistics(self) -> tuple[np.ndarray, np.ndarray]:
+        """Sizes and counts (cluster, feature) of the clusters, in the order of ``labels``."""
+        tables = self.clusters.tables
+        order = np.argsort(-tables.sizes, kind="stable")[: self.clusters.number]
+        return tables.sizes[order].astype(np.int64), np.ascontiguousarray(tables.counts[:, order].T)
+
+    def log_density(self) -> float:
+        """log p(rows, partition)."""
+        tables = self.clusters.tables
+        found = self.partition.log_probability(tables.sizes[self.clusters.used])
+        return float(found + log_marginals(self.clusters.law, tables).sum())
+
+    # Keeping.
+
+    def pack(self) -> dict[str, np.ndarray]:
+        """Allocations, priors, the place in the data; what can be counted again is left out."""
+        facts = np.array(
+            [
+                self.calls, self.position, self.move_number, self.clusters.slots, self.sampled,
+                self.partition.concentration,
+            ],
+            np.float64,
+        )  # fmt: skip
+        arrays: dict[str, np.ndarray] = {
+            "z": self.clusters.labels,
+            "facts": facts,
+            "tally": self.tally,
+            "base": self.clusters.law.base,
+        }
+        return arrays | {f"search/{name}": array for name, array in self.search.pack().items()}
+
+    def unpack(self, arrays: dict[str, np.ndarray]) -> None:
+        """The inverse of ``pack``."""
+        self.calls, self.position, self.move_number = (int(n) for n in arrays["facts"][:3])
+        self.sampled, self.partition.concentration = (float(x) for x in arrays["facts"][4:])
+        self.tally = arrays["tally"].copy()
+        law = self.given_law
+        self.clusters.law = Law.of(arrays["base"].copy(), law.group, self.counted, law.rate)
+        self.clusters.relabel(arrays["z"])
+        self.clusters.make_room(int(arrays["facts"][3]))  # when room is short, streams of random numbers are counted on
+        self.search.unpack(part(arrays, "search"))
+
+
+class Blocked(Collapsed):
+    """Exact minibatch Gibbs given weights and components, on several threads."""
+
+    def _pieces(self) -> int:
+        return int(np.clip(self.size // 2000, 1, BATCHES))
+
+    def sweep(self, begin: int, end: int) -> None:
+        """Weights and components given all rows, then rows ``begin`` to ``end`` given them."""
+        clusters, chosen = self.clusters, np.arange(begin, end)
+        rng = generator(self.seed, Purpose.MIXTURE_WEIGHTS, self.chain, self.next_call())
+        finite = isinstance(self.partition, FiniteMixtures)
+        u = np.zeros(chosen.size)
+        if finite:
+            weights = self._finite_weights(rng)
+        else:
+            used, sizes = clusters.used, clusters.tables.sizes
+            masses = rng.gamma(np.append(sizes[used], self.partition.concentration))
+            weights = np.zeros(clusters.slots)
+            weights[used] = masses[:-1] / masses.sum()
+            call = self.next_call()
+            self._over(chosen, lambda a, b: draw_levels(self.key, call, a, b, chosen, clusters.labels, weights, u))
+            weights = self._with_sticks(rng, weights, masses[-1] / masses.sum(), float(u.min()))
+        components, constants = self._components(weights)
+        old, call = clusters.labels[begin:end].copy(), self.next_call()
+        self._over(
+            chosen,
+            lambda a, b: allocate(
+                self.key, call, a, b, chosen, clusters.entries, clusters.labels, components, constants, weights, u,
+                not finite,
+            ),
+        )  # fmt: skip
+        move_rows(clusters.entries, chosen, old, clusters.labels, clusters.tables, clusters.law.group)
+
+    def _over(self, chosen: np.ndarray, work: Any) -> None:
+        over_blocks(work, -(-chosen.size // ROWS), self.threads)
+
+    def _with_sticks(self, rng: np.random.Generator, weights: np.ndarray, rest: float, least: float) -> np.ndarray:
+        """Weights with empty slots for new components, broken off the rest until it is below all slices."""
+        sticks = []
+        while rest >= least and rest > 0:
+            stick = rest * rng.beta(1.0, self.partition.concentration)
+            sticks.append(stick)
+            rest -= stick
+        return self._placed(weights, np.array(sticks))
+
+    def _finite_weights(self, rng: np.random.Generator) -> np.ndarray:
+        """The number of components and their weights given the partition."""
+        used, gamma = self.clusters.used, self.partition.concentration
+        numbers, chance = self.partition.component_numbers(self.size, used.size)
+        empty = int(rng.choice(numbers, p=chance)) - used.size
+        masses = rng.gamma(np.append(self.clusters.tables.sizes[used] + gamma, np.full(empty, gamma)))
+        masses /= masses.sum()
+        weights = np.zeros(self.clusters.slots)
+        weights[used] = masses[: used.size]
+        return self._placed(weights, masses[used.size :])
+
+    def _placed(self, weights: np.ndarray, new: np.ndarray) -> np.ndarray:
+        """Weights of new components in empty slots."""
+        clusters = self.clusters
+        clusters.make_room(clusters.number + new.size + 1)
+        found = np.zeros(clusters.slots)
+        found[: weights.size] = weights
+        found[np.flatnonzero(clusters.tables.sizes == 0)[: new.size]] = new
+        return found
+
+    def _components(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Draws of the components that have weight, feature x slot, and the constants of their densities."""
+        tables, law = self.clusters.tables, self.clusters.law
+        slots = np.flatnonzero(weights)
+        theta = draw_gammas(self.key, self.next_call(), law.base[:, None] + tables.counts[:, slots], self.threads)
+        theta[~self.counted] = 0.0
+        components, constants = np.zeros((law.base.size, weights.size)), np.zeros(weights.size)
+        if law.rate:
+            components[:, slots] = theta / (law.rate + tables.sizes[slots])
+            constants[slots] = np.exp(-components[:, slots].sum(axis=0))
+            return components, constants
+        starts = np.flatnonzero(np.r_[True, np.diff(law.group[self.counted]) != 0])
+        totals = np.add.reduceat(theta[self.counted], starts, axis=0)
+        components[:, slots] = theta / np.maximum(totals, 1e-300)[law.group]
+        constants[slots] = 1.0
+        return components, constants

@@ -1,0 +1,165 @@
+"""The search for a start: more and more rows, and of clusters as many as predict rows put aside best.
+
+    rows       a part of them first, then twice as many, until all are in; new ones join one by one
+    clusters   every cluster is split in two at random, and collapsed sweeps let those die that the rows do not support;
+               kept if rows put aside are predicted better than before, and then tried again
+
+From few clusters collapsed Gibbs hardly ever finds more: a new one must begin with a single row, which its prior does
+not predict, and two-way splits of one cluster do not gather what belongs together from several. From too many it comes
+down soon. Both end in modes that no sampler leaves in reasonable time, so the start decides, and the one with many
+clusters has more probability (measured by taking rows out again one by one, see docs).
+
+A search is an initial value like any other: what follows is the sampler. It begins with one cluster, with rows that
+come one by one ("sequential"), in a hundred clusters at random ("random"), or with labels that are given.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from scirocco.core.seeds import Purpose, generator
+from scirocco.models.dp_mixture.density import Tables, log_scores
+
+if TYPE_CHECKING:
+    from scirocco.models.dp_mixture.memory import Collapsed
+
+STARTS = ("one", "sequential", "random")
+RANDOM_CLUSTERS = 100
+FIRST_ROWS = 4000
+ASIDE, MOST_ASIDE = 0.1, 2000  # rows put aside: a share of all, and how many at most
+FEWEST = 200  # rows; with fewer there is nothing to search
+SETTLE, TRY = 6, 20  # sweeps after rows came in, after clusters were split
+AVERAGED = 5  # the last of them, whose predictions are averaged
+SPLIT_FROM = 20  # rows that a cluster must have to be split
+FAILURES = 2  # splits of all rows that did not pay, in a row, end the search
+
+
+class Search:
+    """What ``chain`` does before it samples."""
+
+    def __init__(self, chain: Collapsed, start: Any, *, passes: float) -> None:
+        self.chain, self.passes = chain, passes
+        self.work = 0.0
+        self.done = False
+        self._start, self._began = start, False
+        aside = min(int(ASIDE * chain.size), MOST_ASIDE) if passes and chain.size >= FEWEST else 0
+        self.most = chain.size - aside
+        self.level = min(self.most, FIRST_ROWS) if isinstance(start, str) and start == "one" else self.most
+        self._left, self._failed, self._trying, self._hurry = 0, 0, False, False
+        self._before = np.empty(0, np.int32)  # labels before clusters were split
+        self._scores, self._new = np.empty(0), np.empty(0)  # log densities of rows put aside, then and now
+
+    def pace(self, used: float) -> None:
+        """A share of the time for the search is used up."""
+        self._hurry = self._hurry or used >= 1
+
+    def step(self) -> None:
+        """One sweep and what is due after it."""
+        if not self._began:
+            self._begin()
+        elif self._left:
+            self._sweep()
+            self._left -= 1
+        elif self._trying:
+            self._judge()
+        elif self._hurry or self.work >= self.passes:
+            self.finish()
+        else:
+            self._split()
+
+    def _begin(self) -> None:
+        self._began = True
+        clusters, rng = self.chain.clusters, generator(self.chain.seed, Purpose.MIXTURE_SEARCH, self.chain.chain, 0)
+        labels = np.full(self.chain.size, -1, np.int32)
+        start = self._start
+        if isinstance(start, np.ndarray):
+            labels[: self.most] = start[: self.most]
+        elif start == "one":
+            labels[: self.level] = 0
+        elif start == "random":
+            labels[: self.level] = rng.integers(0, min(RANDOM_CLUSTERS, self.level), self.level)
+        clusters.relabel(labels)
+        self._join(0, self.level)
+        self._left = SETTLE if self.passes else 0
+
+    def _join(self, first: int, last: int) -> None:
+        """Rows without a cluster find theirs, one by one."""
+        labels = self.chain.clusters.labels
+        if np.any(labels[first:last] < 0):
+            self.chain.sweep_collapsed(first, last, last)
+            self.work += (last - first) / self.chain.size
+
+    def _sweep(self) -> None:
+        self.chain.sweep_collapsed(0, self.level, self.level)
+        self.chain.learn(self.level)
+        self.work += self.level / self.chain.size
+        if self._left <= AVERAGED and self.most < self.chain.size:
+            found = self._predicted()
+            self._new = np.logaddexp(self._new, found) if self._left < AVERAGED else found
+
+    def _predicted(self) -> np.ndarray:
+        """log predictive densities of the rows put aside, or of those that come next."""
+        chain = self.chain
+        clusters = chain.clusters
+        last = min(chain.size, max(self.level + MOST_ASIDE, self.most)) if self.level < self.most else chain.size
+        first = max(self.level, last - MOST_ASIDE)
+        urn = chain.partition.urn(self.level + 1, clusters.slots)
+        used = clusters.used
+        tables = Tables(*(np.append(t[..., used], np.zeros_like(t[..., :1]), axis=-1) for t in clusters.tables))
+        weights = np.append(clusters.tables.sizes[used] + urn.shift, urn.fresh[used.size])
+        rows = clusters.rows.take(slice(first, last))
+        scores = log_scores(rows, clusters.law, tables, weights / weights.sum(), chain.threads)
+        return np.logaddexp.reduce(scores, axis=1)
+
+    def _split(self) -> None:
+        """Every cluster in two, at random, to see whether that predicts better."""
+        clusters = self.chain.clusters
+        if self.most == self.chain.size:  # nothing is put aside
+            self.finish()
+            return
+        self._before, self._scores = clusters.labels.copy(), self._new
+        rng = generator(self.chain.seed, Purpose.MIXTURE_SEARCH, self.chain.chain, self.chain.next_call())
+        big = np.append(clusters.tables.sizes >= SPLIT_FROM, False)
+        labels = clusters.labels.copy()
+        moved = big[labels] & (rng.random(labels.size) < 0.5)
+        labels[moved] += clusters.slots
+        found = np.unique(labels, return_inverse=True)[1].astype(np.int32)
+        clusters.relabel(found - np.int32(np.any(labels < 0)))
+        self._left, self._trying = TRY, True
+
+    def _judge(self) -> None:
+        self._trying = False
+        gain = self._new - self._scores
+        if gain.mean() > gain.std() / np.sqrt(gain.size):
+            self._failed = 0
+            return  # and try again
+        self.chain.clusters.relabel(self._before)
+        self._new = self._scores
+        if self.level < self.most:
+            before, self.level = self.level, min(self.most, 2 * self.level)
+            self._join(before, self.level)
+            self._left = SETTLE
+            return
+        self._failed += 1
+        if self._failed == FAILURES:
+            self.finish()
+
+    def finish(self) -> None:
+        """All rows are in."""
+        self._join(self.level, self.chain.size)
+        self.level, self.done = self.chain.size, True
+
+    def pack(self) -> dict[str, np.ndarray]:
+        """Where the search is."""
+        flags = [self.done, self._began, self._trying, self._hurry]
+        facts = np.array([self.work, self.level, self._left, self._failed, *flags])
+        return {"facts": facts, "before": self._before, "scores": self._scores, "new": self._new}
+
+    def unpack(self, arrays: dict[str, np.ndarray]) -> None:
+        """The inverse of ``pack``."""
+        work, level, left, failed, *flags = arrays["facts"]
+        self.work, self.level, self._left, self._failed = float(work), int(level), int(left), int(failed)
+        self.done, self._began, self._trying, self._hurry = (bool(flag) for flag in flags)
+        self._before, self._scores, self._new = (arrays[name] for name in ("before", "scores", "new"))

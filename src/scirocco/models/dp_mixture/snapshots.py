@@ -1,0 +1,56 @@
+"""Draws of a mixture as densities: what each says of rows, in training or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from scirocco.corpora.documents import Documents
+from scirocco.models.dp_mixture.density import Law, Tables, log_scores
+from scirocco.models.dp_mixture.partition import PartitionLaw
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """One draw: clusters with their statistics, and in the last place the cluster that nobody is in yet."""
+
+    law: Law
+    tables: Tables
+    weights: np.ndarray
+
+    @classmethod
+    def of(cls, sizes: np.ndarray, counts: np.ndarray, law: Law, partition: PartitionLaw) -> Snapshot:
+        """From sizes and counts (cluster, feature) of the clusters."""
+        number = sizes.size
+        tables = Tables.empty(law, number + 1)
+        tables.sizes[:number], tables.counts[:, :number] = sizes, counts.T
+        for g in range(law.totals.size):
+            tables.totals[g] = tables.counts[law.group == g].sum(axis=0)
+        urn = partition.urn(int(sizes.sum()) + 1, number)
+        weights = np.append(sizes + urn.shift, urn.fresh[number])
+        return cls(law, tables, weights / weights.sum())
+
+    def scores(self, rows: Documents, threads: int | None) -> np.ndarray:
+        """log(weight x density) of rows in every cluster, (row, cluster)."""
+        return log_scores(rows, self.law, self.tables, self.weights, threads)
+
+    def shares(self, rows: Documents, threads: int | None) -> np.ndarray:
+        """The probability of each cluster, (row, cluster)."""
+        scores = self.scores(rows, threads)
+        return np.exp(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True))
+
+
+def log_predictive(snapshots: Sequence[Snapshot], rows: Documents, threads: int | None) -> np.ndarray:
+    """The log density of rows, averaged over draws."""
+    each = [np.logaddexp.reduce(snapshot.scores(rows, threads), axis=1) for snapshot in snapshots]
+    return np.asarray(np.logaddexp.reduce(each, axis=0) - np.log(len(each)))
+
+
+def overlaps(labels: np.ndarray, point: np.ndarray, clusters: int) -> Iterator[np.ndarray]:
+    """For each draw of labels (draw, row): which share of its clusters lies in which of ``point``, (cluster, point)."""
+    for own in labels:
+        table = np.zeros((int(own.max()) + 1, clusters))
+        np.add.at(table, (own, point), 1.0)
+        yield table / np.maximum(table.sum(axis=1, keepdims=True), 1.0)

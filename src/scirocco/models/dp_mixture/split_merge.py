@@ -1,0 +1,186 @@
+"""Splits of one cluster in two and merges of two into one, which single rows would take for ever to make.
+
+A move has two rows, its anchors. One is drawn from all rows; for a split the other from the same cluster, for a merge
+from another, which is drawn with the probability that the first would have to join it. All other rows of the one or two
+clusters are put to either anchor's side,
+
+    sequentially    one by one in random order, each given those before it (Dahl 2005)
+    and again       in ``scans`` more scans, each given all others (Jain and Neal 2004)
+
+The last scan's probability q of the outcome enters the ratio of Metropolis and Hastings; for a merge it is that of the
+split as it stands. With n rows in all, n_2 on the second anchor's side, and g the probability of choosing that side's
+cluster for a merge,
+
+    split accepted with  p(two) / p(one)  x  g (n - 1) / (n_2 q)
+
+The anchors' law is what Jain and Neal have as uniform pairs, but that pairs of similar clusters are tried more often.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from scirocco.core.compiled import ZERO, inner, jit
+from scirocco.core.random import below, open_stream, uniform
+from scirocco.models.dp_mixture.collapsed import drawn, survey
+from scirocco.models.dp_mixture.density import Tables, densities, log_marginal, put
+
+SPLITS, SPLIT, MERGES, MERGED = range(4)  # of a tally: tried, done
+
+
+@inner
+def _other_weights(rows: Any, i: int, own: int, law: Any, tables: Any, shift: float, top: int, w: Any) -> float:
+    """Weights of row i for all clusters but its own; the logarithm of what they are divided by."""
+    for k in range(top):
+        w[k] = tables.sizes[k] + shift if tables.sizes[k] > 0 and k != own else 0.0
+    return densities(rows, i, law, tables, top, w)
+
+
+@inner
+def _gather(s: Any, labels: Any, first: int, second: int, i: int, nth: int, members: Any) -> Any:
+    """The ``nth`` row of the second cluster, i left out, and all other rows of both in random order."""
+    j, seen, n = ZERO, ZERO, ZERO
+    for r in range(labels.size):
+        if r == i or (labels[r] != first and labels[r] != second):
+            continue
+        if labels[r] == second:
+            seen += 1
+            if seen == nth + 1:
+                j = r
+                continue
+        members[n] = r
+        n += 1
+    for q in range(n - 1, 0, -1):
+        t = below(s, q + 1)
+        members[q], members[t] = members[t], members[q]
+    return j, n
+
+
+@inner
+def _scan(
+    s: Any, rows: Any, members: Any, n: int, sides: Any, wanted: Any, force: bool, fresh: bool, law: Any, pair: Any,
+    shift: float,
+) -> float:  # fmt: skip
+    """Every member to one of two sides, as ``wanted`` if ``force``; the log probability of the outcome."""
+    w, log_q = np.empty(2), 0.0
+    for q in range(n):
+        r = members[q]
+        if not fresh:
+            put(rows, r, sides[q], -1, pair, law.group)
+        w[0], w[1] = pair.sizes[0] + shift, pair.sizes[1] + shift
+        densities(rows, r, law, pair, 2, w)
+        total = w[0] + w[1]
+        side = wanted[q] if force else np.int8(0 if uniform(s) * total < w[0] else 1)
+        log_q += math.log(w[side] / total)
+        sides[q] = side
+        put(rows, r, side, 1, pair, law.group)
+    return log_q
+
+
+@inner
+def _divide(
+    s: Any, rows: Any, i: int, j: int, members: Any, n: int, sides: Any, wanted: Any, split: bool, scans: int, law: Any,
+    pair: Any, shift: float,
+) -> float:  # fmt: skip
+    """The members of a move on two sides, and both together; the log probability of the last scan's outcome."""
+    pair.counts[:], pair.totals[:], pair.sizes[:] = 0, 0.0, 0.0
+    put(rows, i, 0, 1, pair, law.group)
+    put(rows, j, 1, 1, pair, law.group)
+    log_q = 0.0
+    for scan in range(scans + 1):
+        force = not split and scan == scans
+        log_q = _scan(s, rows, members, n, sides, wanted, force, scan == 0, law, pair, shift)
+    pair.counts[:, 2] = pair.counts[:, 0] + pair.counts[:, 1]
+    pair.totals[:, 2] = pair.totals[:, 0] + pair.totals[:, 1]
+    pair.sizes[2] = pair.sizes[0] + pair.sizes[1]
+    return log_q
+
+
+@inner
+def _log_chosen(rows: Any, i: int, own: int, law: Any, tables: Any, pair: Any, shift: float, top: int, w: Any) -> float:
+    """After a split: the log probability that the second side would be chosen for a merge with row i."""
+    scale = _other_weights(rows, i, own, law, tables, shift, top, w)
+    rest = w[:top].sum()
+    w[0], w[1] = 0.0, pair.sizes[1] + shift
+    second = densities(rows, i, law, pair, 2, w) + math.log(w[1])
+    return -math.log1p(math.exp(min(math.log(rest) + scale - second, 700.0))) if rest > 0.0 else 0.0
+
+
+@inner
+def _log_ratio(law: Any, pair: Any, urn: Any, merged: int) -> float:
+    """log p(two clusters) - log p(one), of ``merged`` clusters with the one."""
+    found = log_marginal(law, pair, 0) + log_marginal(law, pair, 1) - log_marginal(law, pair, 2)
+    found += math.lgamma(urn.shift + pair.sizes[0]) + math.lgamma(urn.shift + pair.sizes[1])
+    return found + math.log(urn.fresh[merged]) - math.lgamma(urn.shift + pair.sizes[2]) - math.lgamma(urn.shift + 1.0)
+
+
+@inner
+def _take(pair: Any, side: int, tables: Any, k: int) -> None:
+    """A side's statistics into slot k."""
+    for f in range(tables.counts.shape[0]):
+        tables.counts[f, k] = pair.counts[f, side]
+    for g in range(tables.totals.shape[0]):
+        tables.totals[g, k] = pair.totals[g, side]
+    tables.sizes[k] = pair.sizes[side]
+
+
+@inner
+def _write(
+    split: bool, pair: Any, tables: Any, labels: Any, first: int, second: int, j: int, members: Any, n: int, sides: Any
+) -> None:  # fmt: skip
+    """An accepted move: the second side into the empty slot ``second``, or all of ``second`` into ``first``."""
+    if split:
+        _take(pair, 0, tables, first)
+        _take(pair, 1, tables, second)
+    else:
+        _take(pair, 2, tables, first)
+        tables.counts[:, second], tables.totals[:, second], tables.sizes[second] = 0, 0.0, 0.0
+    labels[j] = second if split else first
+    for q in range(n):
+        labels[members[q]] = second if split and sides[q] == 1 else first
+
+
+@jit
+def split_merge(
+    key: Any, step: int, moves: int, scans: int, rows: Any, labels: Any, law: Any, tables: Any, urn: Any, tally: Any
+) -> int:  # fmt: skip
+    """So many moves; how many were made, which are fewer if no slot is left for a new cluster.
+
+    Their number must not depend on the state, such as through the work that they make: the chain would be biased.
+    """
+    s, sizes, size, shift = open_stream(key, step, 0), tables.sizes, labels.size, urn.shift
+    members, sides, wanted = np.empty(size, np.int64), np.empty(size, np.int8), np.empty(size, np.int8)
+    w = np.empty(sizes.size)
+    pair = Tables(np.zeros((law.base.size, 3), np.int32), np.zeros((law.totals.size, 3)), np.zeros(3))
+    occupied, top, hole = survey(sizes)
+    for move in range(moves):
+        if hole == sizes.size:
+            return move
+        i = below(s, size)
+        first = np.int64(labels[i])
+        split = uniform(s) < 0.5
+        if (split and sizes[first] < 2) or (not split and occupied < 2):
+            continue
+        second, chosen = first, 0.0
+        if not split:
+            _other_weights(rows, i, first, law, tables, shift, top, w)
+            second = drawn(s, w, top)
+            chosen = math.log(w[second] / w[:top].sum())
+        j, n = _gather(s, labels, first, second, i, below(s, np.int64(sizes[second]) - split), members)
+        for q in range(n):
+            wanted[q] = np.int8(0 if labels[members[q]] == first else 1)
+        log_q = _divide(s, rows, i, j, members, n, sides, wanted, split, scans, law, pair, shift)
+        if split:
+            chosen = _log_chosen(rows, i, first, law, tables, pair, shift, top, w)
+        log_ratio = _log_ratio(law, pair, urn, occupied if split else occupied - 1)
+        log_ratio += chosen - log_q + math.log((pair.sizes[2] - 1.0) / pair.sizes[1])
+        accepted = math.log(uniform(s)) < (log_ratio if split else -log_ratio)
+        tally[SPLITS if split else MERGES] += 1
+        if accepted:
+            tally[SPLIT if split else MERGED] += 1
+            _write(split, pair, tables, labels, first, hole if split else second, j, members, n, sides)
+            occupied, top, hole = survey(sizes)
+    return moves

@@ -1,0 +1,56 @@
+"""What a fitted mixture keeps in its file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scirocco.models import storage
+from scirocco.models.dp_mixture.components import Categorical, Encoding
+from scirocco.models.dp_mixture.results import Found
+
+ARRAYS = ("labels", "number", "concentration", "base")
+FACTS = ("n_iter_", "seconds_", "sampler_", "n_features_in_", "rows_seen_")
+
+
+def write(model: Any, path: Path) -> None:
+    """Write a model."""
+    found, encoding = model._found, model.encoding_
+    facts = {name: getattr(model, name) for name in FACTS}
+    facts |= {"names": encoding.names, "categories": encoding.categories}
+    if hasattr(model, "feature_names_in_"):
+        facts["feature_names"] = [str(name) for name in model.feature_names_in_]
+    arrays: dict[str, Any] = {name: getattr(found, name) for name in ARRAYS}
+    arrays |= {"groups": encoding.groups, "counted": encoding.counted}
+    arrays["sizes"] = np.concatenate([own for chain in found.sizes for own in chain])
+    arrays["counts"] = np.concatenate([own for chain in found.counts for own in chain])
+    if "labels" in found.made:
+        arrays["point"] = found.made["labels"]
+    storage.write(model, path, facts, arrays)
+
+
+def read(kind: Any, path: Path) -> Any:
+    """A model of the class ``kind`` from its file."""
+    return storage.read(kind, path, _restore)
+
+
+def _restore(model: Any, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    for name in FACTS:
+        setattr(model, name, meta[name])
+    if "feature_names" in meta:
+        model.feature_names_in_ = np.array(meta["feature_names"], dtype=object)
+    component = model._component
+    model.encoding_ = Encoding(component, arrays["groups"], arrays["counted"], meta["names"], meta["categories"])
+    if isinstance(component, Categorical) and meta["categories"] is None:
+        raise ValueError("it has no categories")
+    number = arrays["number"]
+    ends = np.cumsum(number.astype(np.int64).ravel())
+    sizes, counts = (np.split(arrays[name], ends[:-1]) for name in ("sizes", "counts"))
+    draws = number.shape[1]
+    by_chain = [slice(c * draws, (c + 1) * draws) for c in range(len(number))]
+    fixed: dict[str, Any] = {name: arrays[name] for name in ARRAYS}
+    model._keep(Found(**fixed, sizes=[sizes[own] for own in by_chain], counts=[counts[own] for own in by_chain]))
+    if "point" in arrays:
+        model._found.made["labels"] = arrays["point"]

@@ -1,0 +1,296 @@
+"""The mixture estimator: conformance, planted clusters, what is read from draws, saving, resuming, and wrong input."""
+
+import signal
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.metrics import adjusted_rand_score
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import scirocco as sc
+from scirocco.models.dp_mixture import Poisson
+
+
+def planted(rows, clusters=6, columns=40, events=12, seed=0):
+    rng = np.random.default_rng(seed)
+    theta, z = rng.dirichlet(np.full(columns, 0.1), clusters), rng.integers(0, clusters, rows)
+    return np.array([rng.multinomial(events, theta[k]) for k in z]), z, theta
+
+
+@pytest.fixture(scope="module")
+def data():
+    return planted(700)
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    return sc.DirichletProcessMixture(max_iter=160, n_chains=2, n_draws=20, random_state=0).fit(
+        sp.csr_matrix(data[0][:600])
+    )
+
+
+# Both take every model with predict_proba for a classifier of four classes.
+CLASSIFIERS_ONLY = dict.fromkeys(
+    ("check_estimator_sparse_array", "check_estimator_sparse_matrix"), "predict_proba is not that of a classifier"
+)
+
+
+@pytest.mark.filterwarnings("ignore:counts must be whole numbers")
+@parametrize_with_checks(
+    [sc.DirichletProcessMixture(max_iter=6, random_state=0)], expected_failed_checks=lambda _: CLASSIFIERS_ONLY
+)
+def test_conforms_to_scikit_learn(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("sampler", ["collapsed", "gibbs"])
+@pytest.mark.parametrize("prior", ["dp", "mfm"])
+def test_planted_clusters_are_found(data, sampler, prior):
+    counts, z, _ = data
+    model = sc.DirichletProcessMixture(
+        sampler=sampler, n_components_prior=prior, max_iter=60, n_draws=20, random_state=1
+    ).fit(counts[:600])
+    assert adjusted_rand_score(z[:600], model.labels_) > 0.97
+    assert adjusted_rand_score(z[600:], model.predict(counts[600:])) > 0.9
+    assert model.cluster_numbers(least=10).idxmax() == 6
+
+
+@pytest.mark.parametrize("start", ["one", "sequential", "random", "labels"])
+def test_every_start_ends_at_the_same_clusters(data, start):
+    counts, z, _ = data
+    given = np.random.default_rng(3).integers(0, 3, 600) if start == "labels" else start
+    model = sc.DirichletProcessMixture(start=given, max_iter=60, n_draws=10, random_state=2).fit(counts[:600])
+    assert adjusted_rand_score(z[:600], model.labels_) > 0.97
+
+
+def test_score_is_the_predictive_density(data, fitted):
+    counts, _, theta = data
+    held = counts[600:]
+    found = fitted.score_samples(held)
+    limit = np.logaddexp.reduce(held @ np.log(np.maximum(theta, 1e-300)).T - np.log(6), axis=1)
+    assert fitted.score(held) == pytest.approx(found.mean())
+    assert limit.mean() - 1.5 < found.mean() < limit.mean()
+    # By hand, draw by draw.
+    from scipy.special import gammaln
+
+    total = []
+    for c, d in np.ndindex(2, 20):
+        sizes, table = fitted._found.sizes[c][d], fitted._found.counts[c][d]
+        alpha = fitted.posterior_["concentration"].values[c, d]
+        parameter = np.concatenate([table, np.zeros((1, 40))]) + 0.1
+        weights = np.append(sizes, alpha) / (sizes.sum() + alpha)
+        row = held[0]
+        logs = np.sum(gammaln(parameter + row) - gammaln(parameter), axis=1)
+        logs += gammaln(parameter.sum(axis=1)) - gammaln(parameter.sum(axis=1) + row.sum())
+        total.append(np.logaddexp.reduce(np.log(weights) + logs))
+    assert found[0] == pytest.approx(np.logaddexp.reduce(total) - np.log(40))
+
+
+def test_rows_without_entries(data, fitted):
+    blank = np.zeros((1, 40), int)
+    assert fitted.score_samples(blank)[0] == pytest.approx(0.0)  # the density of an empty sequence
+    shares = fitted.predict_proba(blank, unseen=True)[0]
+    sizes = np.bincount(fitted.labels_) / 600
+    np.testing.assert_allclose(shares[:-1], sizes * (1 - shares[-1]), atol=0.01)
+    counts = np.concatenate([data[0][:300], np.zeros((3, 40), int)])
+    assert sc.DirichletProcessMixture(max_iter=5, n_draws=2, random_state=0).fit(counts).labels_.shape == (303,)
+
+
+def test_draws_and_what_is_read_from_them(data, fitted):
+    posterior = fitted.posterior_
+    assert posterior["labels"].dims == ("chain", "draw", "row")
+    assert posterior["labels"].shape == (2, 20, 600)
+    number = posterior["n_clusters"].values
+    np.testing.assert_array_equal(posterior["labels"].values.max(axis=2) + 1, number)
+    ragged = fitted.trace_.ragged
+    np.testing.assert_array_equal(ragged["sizes"].lengths, number)
+    labels, counts = posterior["labels"].values[1, 3], data[0][:600]
+    np.testing.assert_array_equal(ragged["sizes"][1, 3], np.bincount(labels))
+    np.testing.assert_array_equal(
+        ragged["counts"][1, 3], [counts[labels == k].sum(axis=0) for k in range(labels.max() + 1)]
+    )
+    chances = fitted.cluster_numbers()
+    assert chances.sum() == pytest.approx(1.0)
+    assert chances.index.to_numpy() @ chances.to_numpy() == pytest.approx(number.mean())
+    sizes = fitted.cluster_sizes()
+    assert sizes["mean"].sum() == pytest.approx(600)
+    assert np.all(sizes["lower"] <= sizes["upper"])
+    table = fitted.summary().table
+    assert table.loc["n_clusters", "mean"] == pytest.approx(number.mean())
+    assert "2 chains find the same partitions" in str(fitted.summary())
+
+
+def test_uncertainty_of_rows(data, fitted):
+    entropy = fitted.entropy()
+    assert entropy.shape == (600,)
+    assert np.all(entropy >= -1e-9)
+    vague, clear = np.zeros((1, 40), int), data[0][[0]]
+    assert fitted.entropy(vague)[0] > 1.5
+    assert fitted.entropy(clear)[0] < 0.3
+    together = fitted.co_clustering([0, 1, 2, 3])
+    draws = fitted.posterior_["labels"].values.reshape(-1, 600)
+    assert together[0, 1] == pytest.approx(np.mean(draws[:, 0] == draws[:, 1]))
+    assert fitted.credible_ball().radius >= 0
+
+
+def test_profiles_tell_clusters_apart(data):
+    counts, z, theta = data
+    frame = pd.DataFrame(counts[:600], columns=[f"w{i}" for i in range(40)])
+    model = sc.DirichletProcessMixture(max_iter=60, n_draws=20, random_state=0).fit(frame)
+    table = model.profiles(40, by="mean")
+    own = table[table["cluster"] == 0]
+    truth = theta[np.bincount(z[:600][model.labels_ == 0]).argmax()]
+    given = truth[[int(name[1:]) for name in own["feature"]]]
+    frequent = own["mean"].to_numpy() > 0.01
+    inside = (given >= own["lower"]) & (given <= own["upper"])
+    assert inside[frequent].mean() > 0.7
+    assert np.all(own["lower"] <= own["mean"])
+    assert np.all(own["mean"] <= own["upper"])
+    first = model.profiles(1).groupby("cluster").first()
+    assert np.all(first.loc[:5, "lift"] > 2)
+
+
+def test_tables_of_categories():
+    rng = np.random.default_rng(0)
+    z = rng.integers(0, 3, 500)
+    levels = np.array(["low", "mid", "high"])
+    table = pd.DataFrame(
+        {f"q{j}": levels[(z + (rng.random(500) < 0.1) * rng.integers(0, 3, 500)) % 3] for j in range(6)}
+    )
+    table["age"] = np.where(rng.random(500) < 0.9, 20.0 + 10 * z, 20.0)
+    table = table.mask(rng.random(table.shape) < 0.1)
+    model = sc.DirichletProcessMixture("categorical", base=0.5, max_iter=80, n_draws=20, random_state=0).fit(
+        table[:400]
+    )
+    assert adjusted_rand_score(z[:400], model.labels_) > 0.9
+    assert adjusted_rand_score(z[400:], model.predict(table[400:])) > 0.9
+    first = model.profiles(3)["feature"].iloc[0]
+    assert "=" in first
+    strange = table[400:402].copy()
+    strange.iloc[0, 0] = "never seen"
+    assert np.isfinite(model.score_samples(strange)).all()
+    blank = pd.DataFrame([[None] * 7], columns=table.columns)
+    assert model.score_samples(blank)[0] == pytest.approx(0.0)
+    plain = sc.DirichletProcessMixture("categorical", max_iter=10, n_draws=2, random_state=0).fit(
+        table[:400].to_numpy(dtype=object)
+    )
+    assert plain.predict(table[400:].to_numpy(dtype=object)).shape == (100,)
+
+
+def test_totals_matter_to_poisson_rows_only():
+    rng = np.random.default_rng(0)
+    z = rng.integers(0, 2, 400)
+    counts = rng.poisson(np.where(z[:, None] == 0, 1.0, 6.0), (400, 8))
+    poisson = sc.DirichletProcessMixture(Poisson(rate=0.5), base=1.0, max_iter=40, n_draws=10, random_state=0).fit(
+        counts
+    )
+    assert adjusted_rand_score(z, poisson.labels_) > 0.98
+    plain = sc.DirichletProcessMixture(base=1.0, max_iter=40, n_draws=10, random_state=0).fit(counts)
+    assert plain.n_clusters_ == 1
+    from scipy.stats import nbinom
+
+    # One cluster's density: negative binomial counts.
+    alone = sc.DirichletProcessMixture(
+        Poisson(rate=0.5), base=1.0, concentration=1e-9, start=np.zeros(400, int), search=False, split_merge=False,
+        max_iter=2, n_draws=1, random_state=0,
+    ).fit(counts[z == 1][:1].repeat(400, axis=0))  # fmt: skip
+    total = 400 * counts[z == 1][0]
+    expected = nbinom.logpmf(counts[0], 1.0 + total, 400.5 / 401.5).sum()
+    assert alone.score_samples(counts[:1])[0] == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_learnt_base_predicts_better():
+    rng = np.random.default_rng(0)
+    popular = rng.dirichlet(np.full(60, 0.3))
+    theta = rng.dirichlet(60 * popular + 1e-3, 8)
+    counts = np.array([rng.multinomial(6, theta[k]) for k in rng.integers(0, 8, 900)])
+    scores = [
+        sc.DirichletProcessMixture(base=1.0, learn_base=way, max_iter=60, n_draws=20, random_state=0)
+        .fit(counts[:600])
+        .score(counts[600:])
+        for way in (False, True)
+    ]
+    assert scores[1] > scores[0] + 0.05
+
+
+def test_save_and_load(tmp_path, data, fitted):
+    fitted.save(tmp_path / "model.npz")
+    loaded = sc.DirichletProcessMixture.load(tmp_path / "model.npz")
+    held = data[0][600:620]
+    np.testing.assert_array_equal(loaded.score_samples(held), fitted.score_samples(held))
+    np.testing.assert_array_equal(loaded.predict(held), fitted.predict(held))
+    assert str(loaded.summary()) == str(fitted.summary())
+    table = pd.DataFrame({"a": ["x", "y", None, "x"] * 10, "b": [1, 2, 2, None] * 10})
+    model = sc.DirichletProcessMixture("categorical", max_iter=5, n_draws=2, random_state=0).fit(table)
+    model.save(tmp_path / "table.npz")
+    again = sc.DirichletProcessMixture.load(tmp_path / "table.npz")
+    np.testing.assert_array_equal(again.score_samples(table), model.score_samples(table))
+    (tmp_path / "table.npz").write_bytes(b"nonsense")
+    with pytest.raises(ValueError, match="damaged or not a saved"):
+        sc.DirichletProcessMixture.load(tmp_path / "table.npz")
+
+
+def test_a_fit_on_disk_goes_on_where_it_was(tmp_path, data):
+    counts, settings = data[0], {"max_iter": 40, "n_chains": 2, "n_draws": 8, "random_state": 5}
+    whole = sc.DirichletProcessMixture(**settings).fit(counts)
+    model = sc.DirichletProcessMixture(**settings)
+    handler = signal.getsignal(signal.SIGINT)
+    signal.setitimer(signal.ITIMER_REAL, 0.02)
+    signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        with pytest.warns(UserWarning, match="interrupted|before the sampler began"):
+            model.fit(counts, path=tmp_path / "run")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGINT, handler)
+    again = sc.resume(tmp_path / "run", counts)
+    np.testing.assert_array_equal(again.posterior_["labels"], whole.posterior_["labels"])
+    np.testing.assert_array_equal(again.score_samples(counts[:5]), whole.score_samples(counts[:5]))
+    with pytest.raises(ValueError, match="the data differ from those of the run"):
+        sc.resume(tmp_path / "run", counts[:-1])
+
+
+def test_time_budgets_end_in_every_phase(data):
+    with pytest.warns(UserWarning, match="before the sampler began"):
+        brief = sc.DirichletProcessMixture(max_seconds=1e-6, random_state=0).fit(data[0])
+    assert brief.labels_.shape == (700,)
+    assert np.isfinite(brief.score(data[0]))
+    model = sc.DirichletProcessMixture(max_seconds=0.5, max_iter=10**9, random_state=0).fit(data[0])
+    assert model.trace_.stopped.startswith("the time budget")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"component": "gaussian"}, "component must be one of"),
+        ({"base": -1.0}, "base must be finite and greater than 0"),
+        ({"base": [0.1, 0.2]}, "base must be a number or 4 of them"),
+        ({"concentration": 0.0}, "concentration must be finite"),
+        ({"concentration_prior": (1.0,)}, "concentration_prior must be a shape and a rate"),
+        ({"n_components_prior": "py"}, "n_components_prior must be one of dp, mfm"),
+        ({"sampler": "nuts"}, "sampler must be one of"),
+        ({"start": "everywhere"}, "start must be one of"),
+        ({"start": np.zeros(3, int)}, "start must be one of"),
+        ({"learn_base": "partly"}, "learn_base must be one of"),
+        ({"component": "poisson", "learn_base": True}, "learn_base learns Dirichlet parameters"),
+        ({"n_draws": 0}, "n_draws must be a whole number"),
+        ({"loss": "squared"}, "loss must be one of"),
+    ],
+)
+def test_wrong_settings_are_named(settings, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        sc.DirichletProcessMixture(**settings).fit(np.ones((10, 4), int))
+
+
+def test_wrong_data_is_named():
+    model = sc.DirichletProcessMixture(max_iter=2)
+    with pytest.raises(ValueError, match="Negative values in data"):
+        model.fit(np.array([[1, -1], [1, 1]]))
+    with pytest.raises(ValueError, match="nothing in the rows"):
+        model.fit(np.zeros((4, 3), int))
+    with pytest.raises(TypeError, match="takes counts"):
+        model.fit(["some text", "more"])
+    with pytest.raises(ValueError, match="column 1 has no entry"):
+        sc.DirichletProcessMixture("categorical").fit(np.array([["a", None], ["b", None]], dtype=object))
