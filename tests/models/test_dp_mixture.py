@@ -57,6 +57,32 @@ def test_planted_clusters_are_found(data, sampler, prior):
     assert model.cluster_numbers(least=10).idxmax() == 6
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"sampler": "slice"},
+        {"sampler": "slice", "search": False, "start": "random", "batch_size": 100},
+        {"sampler": "scir", "allocations": "kept", "batch_size": 100},
+        {"sampler": "scir_cv", "allocations": "kept"},
+        {"sampler": "scir", "batch_size": 100},
+        {"sampler": "scir_cv", "batch_size": 100},
+        {"sampler": sc.SGRLD(0.002), "stick_sampler": sc.SCIR(0.1), "batch_size": 100},
+    ],
+    ids=str,
+)
+def test_samplers_with_sticks(tmp_path, data, settings):
+    counts, z, theta = data
+    model = sc.DirichletProcessMixture(base=0.2, max_iter=40, n_draws=10, random_state=1, **settings)
+    model.fit(counts[:600])
+    assert adjusted_rand_score(z[:600], model.labels_) > (0.6 if settings.get("search") is False else 0.9)
+    limit = np.logaddexp.reduce(counts[600:] @ np.log(np.maximum(theta, 1e-300)).T - np.log(6), axis=1).mean()
+    assert limit - 2.5 < model.score(counts[600:]) < limit
+    np.testing.assert_allclose(model.predict_proba(counts[600:], unseen=True).sum(axis=1), 1)
+    model.save(tmp_path / "model.npz")
+    again = sc.DirichletProcessMixture.load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(again.score_samples(counts[600:]), model.score_samples(counts[600:]))
+
+
 @pytest.mark.parametrize("start", ["one", "sequential", "random", "labels"])
 def test_every_start_ends_at_the_same_clusters(data, start):
     counts, z, _ = data
@@ -277,6 +303,13 @@ def test_time_budgets_end_in_every_phase(data):
         ({"component": "poisson", "learn_base": True}, "learn_base learns Dirichlet parameters"),
         ({"n_draws": 0}, "n_draws must be a whole number"),
         ({"loss": "squared"}, "loss must be one of"),
+        ({"sampler": sc.SGLD(0.1)}, "sampler must be one of .* or a simplex sampler"),
+        ({"sampler": "collapsed", "allocations": "estimated"}, "estimated allocations need"),
+        ({"sampler": "slice", "allocations": "estimated"}, "exact draws need allocations='kept'"),
+        ({"sampler": "scir", "n_components_prior": "mfm"}, "sticks of a Dirichlet process"),
+        ({"sampler": "scir", "component": "bernoulli"}, "multinomial rows only"),
+        ({"sampler": sc.SCIRCV(0.1)}, "SCIRCV needs recentre_every"),
+        ({"allocations": "some"}, "allocations must be one of"),
     ],
 )
 def test_wrong_settings_are_named(settings, message):

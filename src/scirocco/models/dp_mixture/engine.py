@@ -18,11 +18,15 @@ ACCEPTED = f"{STATS}moves_accepted"
 
 
 class MixtureEngine(PassEngine):
-    """Chain number ``number``; ``make`` gives its sampler at the start."""
+    """Chain number ``number``; ``make`` gives its sampler at the start.
+
+    With ``kept`` allocations sizes and counts of the clusters are stored, otherwise their weights and proportions.
+    """
 
     def __init__(
-        self, make: Callable[[], Any], number: int, *, draws: int, passes: float, rows: int, features: int, entries: int
-    ) -> None:
+        self, make: Callable[[], Any], number: int, *, draws: int, passes: float, rows: int, features: int,
+        entries: int, kept: bool,
+    ) -> None:  # fmt: skip
         small, whole = np.dtype(np.float64), np.dtype(np.int32)
         variables = {
             NUMBER: Variable((), small),
@@ -30,8 +34,8 @@ class MixtureEngine(PassEngine):
             DENSITY: Variable((), small),
             BASE: Variable((features,), small, ("feature",)),
             LABELS: Variable((rows,), whole, ("row",)),
-            SIZES: Variable((), np.dtype(np.int64), ragged=True),
-            COUNTS: Variable((features,), whole, ragged=True),
+            SIZES: Variable((), np.dtype(np.int64) if kept else small, ragged=True),
+            COUNTS: Variable((features,), whole if kept else small, ragged=True),
             ACCEPTED: Variable((), small),
         }
         super().__init__(make, number, variables, draws=draws, passes=passes, tokens=entries)

@@ -23,15 +23,17 @@ from scirocco.corpora.store import Corpus
 from scirocco.models.dp_mixture import storage
 from scirocco.models.dp_mixture.base_measure import WAYS
 from scirocco.models.dp_mixture.components import COMPONENTS, Component
-from scirocco.models.dp_mixture.fitting import KINDS, fit_mixture, partition_law
+from scirocco.models.dp_mixture.fitting import IN_MEMORY, STICKS, fit_mixture, keeps, partition_law
 from scirocco.models.dp_mixture.results import Found, Results
 from scirocco.models.dp_mixture.search import STARTS
 from scirocco.models.dp_mixture.snapshots import log_predictive
 from scirocco.models.home import Home
 from scirocco.models.lda.growing import COUNTS, names_of, refuse_text
 from scirocco.run.trace import Summary, table_of
+from scirocco.simplex import SCIRCV, Exact, SimplexSampler
 
-SAMPLERS = ("auto", *KINDS)
+SAMPLERS = ("auto", *IN_MEMORY, *STICKS)
+ALLOCATIONS = ("auto", "kept", "estimated")
 PRIORS = ("dp", "mfm")
 SEVERAL_THREADS = 10**7  # entries from which "auto" takes the sampler that uses them
 
@@ -52,8 +54,12 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
     n_components_prior : "dp", a Dirichlet process, or "mfm", a mixture of finite mixtures, whose number of clusters
         does not grow with the rows.
     sampler : "collapsed" integrates weights and parameters out, one thread; "gibbs" draws them given all rows and then
-        new clusters of a minibatch, on all threads. Both keep every row's cluster and are exact. "auto" takes
-        "collapsed", for 10^7 entries or more "gibbs".
+        new clusters of a minibatch, on all threads. "slice" is the slice sampler with sticks; "scir", "scir_cv" and
+        "sgrld", or a simplex sampler such as ``SCIR(step_size)``, move its sticks and components by small steps (a
+        Dirichlet process of multinomial rows only). "auto" takes "collapsed", for 10^7 entries or more "gibbs".
+    stick_sampler : another simplex sampler for the sticks, such as one with its own step size.
+    allocations : "kept" counts the clusters of all rows, which makes every sampler but "sgrld" exact; "estimated" those
+        of a minibatch, as in the literature on stochastic gradients. "auto" estimates for "scir", "scir_cv", "sgrld".
     batch_size : rows of a minibatch; chosen by the sampler if None.
     split_merge : add moves that split and merge clusters.
     start : where the search begins: "one" cluster, rows that join one by one ("sequential"), "random" clusters, or an
@@ -92,10 +98,10 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
     def __init__(
         self, component: Any = "multinomial", *, base: Any = 0.1, learn_base: Any = False,
         concentration: float | None = None, concentration_prior: tuple[float, float] = (1.0, 1.0),
-        n_components_prior: str = "dp", sampler: str = "auto", batch_size: int | None = None, split_merge: bool = True,
-        start: Any = "one", search: bool = True, max_iter: int = 300, max_seconds: float | None = None,
-        n_chains: int = 1, n_draws: int | None = None, loss: str = "vi", n_jobs: int | None = None,
-        random_state: Any = None, verbose: bool = False,
+        n_components_prior: str = "dp", sampler: Any = "auto", stick_sampler: Any = None, allocations: str = "auto",
+        batch_size: int | None = None, split_merge: bool = True, start: Any = "one", search: bool = True,
+        max_iter: int = 300, max_seconds: float | None = None, n_chains: int = 1, n_draws: int | None = None,
+        loss: str = "vi", n_jobs: int | None = None, random_state: Any = None, verbose: bool = False,
     ) -> None:  # fmt: skip
         self.component = component
         self.base = base
@@ -104,6 +110,8 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
         self.concentration_prior = concentration_prior
         self.n_components_prior = n_components_prior
         self.sampler = sampler
+        self.stick_sampler = stick_sampler
+        self.allocations = allocations
         self.batch_size = batch_size
         self.split_merge = split_merge
         self.start = start
@@ -143,14 +151,14 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
         rows = self._rows(X, reset=True)
         self._settings(rows)
         kind = self.sampler
-        if home.meta is not None:
+        if isinstance(kind, str) and home.meta is not None:
             kind = home.meta["sampler"]  # "auto" was decided when the run began
-        elif kind == "auto":
+        elif isinstance(kind, str) and kind == "auto":
             kind = "collapsed" if rows.words.size < SEVERAL_THREADS else "gibbs"
         if not rows.tokens:
             raise ValueError("there is nothing in the rows: every count is 0, or every entry is missing")
         fit_mixture(self, rows, kind, home)
-        self.sampler_, self.rows_seen_ = kind, rows.size
+        self.sampler_, self.rows_seen_ = kind if isinstance(kind, str) else type(kind).__name__, rows.size
         self.seconds_ = time.perf_counter() - began
         return self
 
@@ -205,7 +213,7 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
                 raise ValueError(f"{name} must be one number; got an array")
         if positive_array("concentration_prior", self.concentration_prior).shape != (2,):
             raise ValueError(f"concentration_prior must be a shape and a rate; got {self.concentration_prior!r}")
-        require_choice("sampler", self.sampler, SAMPLERS)
+        self._require_sampler()
         require_choice("n_components_prior", self.n_components_prior, PRIORS)
         require_choice("loss", self.loss, ("vi", "binder"))
         if self.n_jobs not in (None, -1):
@@ -221,6 +229,35 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
         if self._base_way is not None and self._component.prior_rate:
             raise ValueError("learn_base learns Dirichlet parameters: a Poisson component has none")
         self.encoding_.law(self.base)
+
+    def _require_sampler(self) -> None:
+        if isinstance(self.sampler, str):
+            require_choice("sampler", self.sampler, SAMPLERS)
+        elif not isinstance(self.sampler, SimplexSampler):
+            raise TypeError(
+                f"sampler must be one of {', '.join(SAMPLERS)} or a simplex sampler such as sc.SCIR(0.1); got "
+                f"{self.sampler!r}"
+            )
+        require_choice("allocations", self.allocations, ALLOCATIONS)
+        if self.stick_sampler is not None and not isinstance(self.stick_sampler, SimplexSampler):
+            raise TypeError(f"stick_sampler must be a simplex sampler such as sc.SCIR(0.1); got {self.stick_sampler!r}")
+        if isinstance(self.sampler, str) and self.sampler in ("auto", *IN_MEMORY):
+            if self.allocations == "estimated":
+                raise ValueError("estimated allocations need sampler='scir', 'scir_cv' or 'sgrld'")
+            return
+        if self.encoding_.law(self.base).totals.size > 1 or self._component.prior_rate:
+            raise ValueError(f"sampler={self.sampler!r} moves sticks and one simplex a cluster: multinomial rows only")
+        if self.n_components_prior != "dp" or self._base_way is not None:
+            raise ValueError(
+                f"sampler={self.sampler!r} has sticks of a Dirichlet process and a fixed base measure: take "
+                "'collapsed' or 'gibbs' for 'mfm' and learn_base"
+            )
+        exact = (isinstance(self.sampler, str) and self.sampler == "slice") or isinstance(self.sampler, Exact)
+        if exact and not keeps(self, self.sampler):
+            raise ValueError("exact draws need allocations='kept'")
+        for own in (self.sampler, self.stick_sampler):
+            if isinstance(own, SCIRCV) and own.recentre_every is None:
+                raise ValueError("SCIRCV needs recentre_every in a mixture: the counts its centre stands for change")
 
     @property
     def _threads(self) -> int:

@@ -8,15 +8,27 @@ from typing import Any
 
 import numpy as np
 
+from scirocco.core.seeds import Purpose, generator
 from scirocco.corpora.documents import Documents
 from scirocco.models.dp_mixture.engine import BASE, CONCENTRATION, COUNTS, LABELS, NUMBER, SIZES, MixtureEngine
 from scirocco.models.dp_mixture.memory import Blocked, Collapsed
 from scirocco.models.dp_mixture.partition import DirichletProcess, FiniteMixtures, PartitionLaw
 from scirocco.models.dp_mixture.results import Found
+from scirocco.models.dp_mixture.search import RANDOM_CLUSTERS
+from scirocco.models.dp_mixture.slice_sampler import SliceSampler
 from scirocco.models.home import Home
 from scirocco.run.trace import Trace
+from scirocco.simplex import SCIR, SCIRCV, SGRLD, Exact, SimplexSampler
 
-KINDS: dict[str, type[Collapsed]] = {"collapsed": Collapsed, "gibbs": Blocked}
+IN_MEMORY: dict[str, type[Collapsed]] = {"collapsed": Collapsed, "gibbs": Blocked}
+# Components and sticks; step sizes are those of Baker et al. (2018), whose SGRLD has twice ours.
+STICKS: dict[str, tuple[SimplexSampler, SimplexSampler]] = {
+    "slice": (Exact(), Exact()),
+    "scir": (SCIR(0.1), SCIR(0.1)),
+    "scir_cv": (SCIRCV(0.1, recentre_every=20, centre_from="seen"), SCIR(0.1)),
+    "sgrld": (SGRLD(0.0005), SGRLD(0.0025)),
+}
+STREAM_BATCH = 1000  # rows of a minibatch of the stochastic samplers
 SEARCH_SHARE = 0.4  # of the passes, at most
 LABEL_BYTES, MOST_DRAWS, FEWEST_DRAWS = 2**28, 100, 10  # of the draws of labels; how many if that is not said
 
@@ -32,23 +44,49 @@ def fit_mixture(model: Any, rows: Documents, kind: Any, home: Home) -> None:
     engines = [
         MixtureEngine(
             partial(make_chain, model, rows, kind, seed, number, threads), number, draws=draws, passes=model.max_iter,
-            rows=rows.size, features=rows.width, entries=rows.words.size,
+            rows=rows.size, features=rows.width, entries=rows.words.size, kept=keeps(model, kind),
         )
         for number in range(model.n_chains)
     ]  # fmt: skip
+    name = kind if isinstance(kind, str) else type(kind).__name__
     trace = home.run(
-        engines, model, rows.fingerprint(), seed=seed, sampler=kind, seconds=model.max_seconds, workers=workers
+        engines, model, rows.fingerprint(), seed=seed, sampler=name, seconds=model.max_seconds, workers=workers
     )
     keep(model, engines, trace)
 
 
-def make_chain(model: Any, rows: Documents, kind: str, seed: int, number: int, threads: int) -> Any:
+def keeps(model: Any, kind: Any) -> bool:
+    """Whether counts are those of all allocations: by default where the sampler is exact then."""
+    if model.allocations == "auto":
+        return isinstance(kind, str) and (kind in IN_MEMORY or kind == "slice")
+    return bool(model.allocations == "kept")
+
+
+def make_chain(model: Any, rows: Documents, kind: Any, seed: int, number: int, threads: int) -> Any:
     """The sampler of one chain at its start."""
-    law = model.encoding_.law(model.base)
-    return KINDS[kind](
-        rows, law, model.encoding_.counted, partition_law(model), seed=seed, chain=number,
-        learn_base=model._base_way, batch_size=model.batch_size, moves=model.split_merge, threads=threads,
-        start=model.start, search_passes=SEARCH_SHARE * model.max_iter if model.search else 0.0,
+    law, counted = model.encoding_.law(model.base), model.encoding_.counted
+    common: dict[str, Any] = {"seed": seed, "chain": number, "threads": threads}
+    searched: dict[str, Any] = {
+        "learn_base": model._base_way, "moves": model.split_merge, "start": model.start,
+        "search_passes": SEARCH_SHARE * model.max_iter if model.search else 0.0,
+    }  # fmt: skip
+    if isinstance(kind, str) and kind in IN_MEMORY:
+        return IN_MEMORY[kind](
+            rows, law, counted, partition_law(model), batch_size=model.batch_size, **common, **searched
+        )
+    sampler, sticks = STICKS[kind] if isinstance(kind, str) else (kind, kind)
+    sticks = sticks if model.stick_sampler is None else model.stick_sampler
+    kept = keeps(model, kind)
+    first, start = None, model.start
+    if model.search or (isinstance(start, str) and start == "sequential"):
+        first = Collapsed(rows, law, counted, partition_law(model), **common, **searched)
+    elif isinstance(start, str):
+        clusters = 1 if start == "one" else min(RANDOM_CLUSTERS, rows.size)
+        start = generator(seed, Purpose.MIXTURE_SEARCH, number, 0).integers(0, clusters, rows.size)
+    return SliceSampler(
+        rows, law, partition_law(model), sampler=sampler, stick_sampler=sticks, kept=kept,
+        batch_size=model.batch_size or (None if kept else STREAM_BATCH), start=None if first is not None else start,
+        first=first, **common,
     )  # fmt: skip
 
 
@@ -73,7 +111,8 @@ def keep(model: Any, engines: list[MixtureEngine], trace: Trace) -> None:
             ragged = {name: type(r)(r.lengths[sampled], [r.values[c] for c in sampled]) for name, r in ragged.items()}
         fixed = {name: known[name].values for name in (LABELS, NUMBER, CONCENTRATION, BASE)}
         sizes, counts = ([list(chain) for chain in ragged[name]] for name in (SIZES, COUNTS))
-        found = Found(fixed[LABELS], fixed[NUMBER], fixed[CONCENTRATION], fixed[BASE], sizes, counts)
+        kept = engines[0].chain.kept
+        found = Found(fixed[LABELS], fixed[NUMBER], fixed[CONCENTRATION], fixed[BASE], sizes, counts, kept)
     else:
         warnings.warn(
             "fit stopped before the sampler began: the partition is that of the search for a start, without "
@@ -81,12 +120,12 @@ def keep(model: Any, engines: list[MixtureEngine], trace: Trace) -> None:
             stacklevel=5,
         )
         chain = engines[0].chain
-        chain.search.finish()
+        chain.finish_search()
         number, concentration = float(chain.clusters.number), float(chain.partition.concentration)
         size, count = chain.statistics()
         found = Found(
             chain.labels()[None, None], np.array([[number]]), np.array([[concentration]]),
-            chain.clusters.law.base[None, None], [[size]], [[count]],
+            chain.clusters.law.base[None, None], [[size]], [[count]], chain.kept,
         )  # fmt: skip
     model._keep(found)
     model.n_iter_ = max(engine.work[0] for engine in engines)

@@ -44,6 +44,8 @@ BATCHES = 20  # minibatches in a pass of ``Blocked``, unless components are cost
 class Collapsed:
     """Collapsed Gibbs, one thread."""
 
+    kept = True  # allocations are, and counts with them
+
     def __init__(
         self, rows: Documents, law: Law, counted: np.ndarray, partition: PartitionLaw, *, seed: int, chain: int,
         learn_base: str | None = None, batch_size: int | None = None, moves: bool = True, threads: int | None = None,
@@ -156,6 +158,11 @@ class Collapsed:
                 self.clusters.law, self.given_law, self.clusters.tables, self.counted, self.learn_base, key=self.key,
                 step=call, rng=rng, threads=self.threads,
             )  # fmt: skip
+
+    def finish_search(self) -> None:
+        """End it with what it has."""
+        if self.searching:
+            self.search.finish()
 
     # Reading.
 

@@ -38,6 +38,7 @@ class Found:
     base: np.ndarray
     sizes: list[list[np.ndarray]]
     counts: list[list[np.ndarray]]  # (cluster, feature)
+    kept: bool = True  # otherwise sizes are weights, and counts are proportions
     made: dict[str, Any] = field(default_factory=dict)  # what was made of them, when it was first asked for
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
@@ -51,16 +52,18 @@ class Found:
         """Labels of all chains, (draw, row)."""
         return self.labels.reshape(-1, self.labels.shape[2])
 
+    def rows_by_cluster(self) -> list[np.ndarray]:
+        """How many rows each cluster has, for each draw."""
+        return [np.bincount(own) for own in self.draws]
+
     def snapshots(self, model: Any) -> list[Snapshot]:
         """All draws as densities."""
         encoding, made = model.encoding_, []
         for c, d in np.ndindex(*self.number.shape):
             law = Law.of(self.base[c, d], encoding.groups, encoding.counted, encoding.component.prior_rate)
-            made.append(
-                Snapshot.of(
-                    self.sizes[c][d], self.counts[c][d], law, model._partition_law(float(self.concentration[c, d]))
-                )
-            )
+            sizes, counts = self.sizes[c][d], self.counts[c][d]
+            partition = model._partition_law(float(self.concentration[c, d]))
+            made.append(Snapshot.of(sizes, counts, law, partition) if self.kept else Snapshot.given(sizes, counts, law))
         return made
 
     def posterior(self) -> xr.Dataset:
@@ -155,7 +158,7 @@ class Results:
         import pandas as pd
 
         require_count("least", least)
-        found = np.array([np.sum(own >= least) for chain in self._drawn.sizes for own in chain])
+        found = np.array([np.sum(own >= least) for own in self._drawn.rows_by_cluster()])
         numbers, times = np.unique(found, return_counts=True)
         return pd.Series(times / times.sum(), index=pd.Index(numbers, name="clusters"), name="probability")
 
@@ -164,7 +167,7 @@ class Results:
         import pandas as pd
 
         _require_level(level)
-        every = [np.sort(own)[::-1] for chain in self._drawn.sizes for own in chain]
+        every = [np.sort(own)[::-1] for own in self._drawn.rows_by_cluster()]
         table = np.zeros((len(every), max(map(len, every))))
         for row, own in zip(table, every, strict=True):
             row[: own.size] = own

@@ -11,6 +11,8 @@ from scirocco.corpora.documents import Documents
 from scirocco.models.dp_mixture.density import Law, Tables, log_scores
 from scirocco.models.dp_mixture.partition import PartitionLaw
 
+CERTAIN = 1e15  # counts of a component that is given: its base measure and the row itself change nothing
+
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
@@ -31,6 +33,13 @@ class Snapshot:
         urn = partition.urn(int(sizes.sum()) + 1, number)
         weights = np.append(sizes + urn.shift, urn.fresh[number])
         return cls(law, tables, weights / weights.sum())
+
+    @classmethod
+    def given(cls, weights: np.ndarray, components: np.ndarray, law: Law) -> Snapshot:
+        """From weights and components (cluster, feature) themselves; what is missing to 1 is the prior's."""
+        counts = np.append(components.T * CERTAIN, np.zeros((law.base.size, 1)), axis=1)
+        tables = Tables(counts, counts.sum(axis=0, keepdims=True), np.append(weights, 0.0))
+        return cls(law, tables, np.append(weights, max(1e-300, 1 - weights.sum())))
 
     def scores(self, rows: Documents, threads: int | None) -> np.ndarray:
         """log(weight x density) of rows in every cluster, (row, cluster)."""
