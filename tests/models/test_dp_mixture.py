@@ -278,6 +278,38 @@ def test_a_fit_on_disk_goes_on_where_it_was(tmp_path, data):
         sc.resume(tmp_path / "run", counts[:-1])
 
 
+def test_a_stream(tmp_path, monkeypatch):
+    from scirocco.models.dp_mixture import stream
+
+    monkeypatch.setattr(stream, "MEMORY", 500)
+    counts, z, _ = planted(2000, clusters=8, seed=3)
+    model = sc.DirichletProcessMixture(random_state=0)
+    for first in range(0, 1600, 200):
+        model.partial_fit(sp.csr_matrix(counts[first : first + 200]))
+        found = model._found
+        assert found.sizes[0][0].sum() == first + 200 == model.rows_seen_
+        np.testing.assert_array_equal(found.counts[0][0].sum(axis=0), counts[: first + 200].sum(axis=0))
+        assert (model._stream.kept is None) == (first + 200 > 500)
+    held = counts[1600:]
+    assert adjusted_rand_score(z[1600:], model.predict(held)) > 0.95
+    whole = sc.DirichletProcessMixture(max_iter=60, n_draws=10, random_state=0).fit(counts[:1600])
+    assert model.score(held) > whole.score(held) - 0.1
+    assert model.predict_proba(held).shape == (400, model.n_clusters_)
+    assert model.cluster_sizes()["mean"].sum() == pytest.approx(1600)
+    assert set(model.profiles(2)["cluster"]) == set(range(model.n_clusters_))
+    with pytest.raises(ValueError, match="a stream forgets its rows"):
+        model.point_partition()
+    model.save(tmp_path / "model.npz")
+    for other in (sc.DirichletProcessMixture.load(tmp_path / "model.npz"), whole):
+        before = other.score(held)
+        other.partial_fit(counts[1600:1800])
+        assert other.rows_seen_ == 1800
+        assert other._found.sizes[0][0].sum() == 1800
+        assert other.score(held) > before
+    with pytest.raises(ValueError, match="one collapsed chain"):
+        sc.DirichletProcessMixture(sampler="gibbs").partial_fit(counts)
+
+
 def test_time_budgets_end_in_every_phase(data):
     with pytest.warns(UserWarning, match="before the sampler began"):
         brief = sc.DirichletProcessMixture(max_seconds=1e-6, random_state=0).fit(data[0])

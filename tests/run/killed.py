@@ -97,6 +97,27 @@ def lda_stream(path, begin):
     return np.concatenate([np.ravel(model.posterior_["topics"].values), np.ravel(model.components_)])
 
 
+def _mixture(path, begin, **settings):
+    if begin:
+        fitted = sc.DirichletProcessMixture(max_iter=400, n_draws=20, random_state=0, n_jobs=1, **settings).fit(
+            _documents(), path=path
+        )
+    else:
+        fitted = sc.resume(path, _documents(), checkpoint_seconds=OFTEN)
+    drawn = [np.ravel(v) for name in ("sizes", "counts") for v in fitted.trace_.ragged[name].values]
+    return np.concatenate([np.ravel(fitted.posterior_["labels"].values), *drawn])
+
+
+def mixture(path, begin):
+    """Kept allocations, draws of changing length: killed in the search for a start and later."""
+    return _mixture(path, begin, n_chains=2, learn_base=True)
+
+
+def stochastic_mixture(path, begin):
+    """Sticks and components with a memory of their own, allocations estimated."""
+    return _mixture(path, begin, sampler="scir_cv", batch_size=300)
+
+
 def model(path, begin):
     """A ready model whose step size is found first."""
     x, y = _rows()
@@ -108,7 +129,10 @@ def model(path, begin):
 
 
 LONGER = {"stream": "long_stream"}  # for many kills
-KINDS = {f.__name__: f for f in (gradient, stream, long_stream, dirichlet, lda, lda_stream, model)}
+KINDS = {
+    f.__name__: f
+    for f in (gradient, stream, long_stream, dirichlet, lda, lda_stream, mixture, stochastic_mixture, model)
+}
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from killed import KINDS, LONGER
 
 import scirocco as sc
 
+SLOW = {"stochastic_mixture"}  # it has little that the other mixture and the chains of weights do not have
 SCRIPT = Path(__file__).with_name("killed.py")
 
 
@@ -33,7 +34,14 @@ def killed_once(kind, folder, rng):
 
 
 @pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in LONGER.values()])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=pytest.mark.slow if kind in SLOW else ())
+        for kind in KINDS
+        if kind not in LONGER.values()
+    ],
+)
 def test_killed_runs_end_like_those_left_alone(kind, kills, tmp_path):
     kind, rng = LONGER.get(kind, kind) if kills > 3 else kind, np.random.default_rng(kills)
     done = 0

@@ -27,6 +27,7 @@ from scirocco.models.dp_mixture.fitting import IN_MEMORY, STICKS, fit_mixture, k
 from scirocco.models.dp_mixture.results import Found, Results
 from scirocco.models.dp_mixture.search import STARTS
 from scirocco.models.dp_mixture.snapshots import log_predictive
+from scirocco.models.dp_mixture.stream import Stream
 from scirocco.models.home import Home
 from scirocco.models.lda.growing import COUNTS, names_of, refuse_text
 from scirocco.run.trace import Summary, table_of
@@ -94,6 +95,7 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
     """
 
     n_features_in_: int
+    _stream: Stream | None
 
     def __init__(
         self, component: Any = "multinomial", *, base: Any = 0.1, learn_base: Any = False,
@@ -158,9 +160,58 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
         if not rows.tokens:
             raise ValueError("there is nothing in the rows: every count is 0, or every entry is missing")
         fit_mixture(self, rows, kind, home)
+        self._stream = None
         self.sampler_, self.rows_seen_ = kind if isinstance(kind, str) else type(kind).__name__, rows.size
         self.seconds_ = time.perf_counter() - began
         return self
+
+    def partial_fit(self, X: Any, y: Any = None) -> DirichletProcessMixture:
+        """One minibatch of a stream: its rows are allocated given the clusters of all rows before, and then forgotten.
+
+        The first 20,000 rows are kept, allocated anew with every minibatch, and searched again when they have doubled.
+        There is one draw, which the next minibatch changes. After ``fit`` or ``load`` the stream goes on from the last
+        draw.
+        """
+        del y
+        began = time.perf_counter()
+        fitted = hasattr(self, "_found")
+        rows = self._rows(X, reset=not fitted)
+        self._settings(None if fitted else rows)
+        if not (isinstance(self.sampler, str) and self.sampler in ("auto", "collapsed")) or self.n_chains > 1:
+            raise ValueError("partial_fit has one collapsed chain: leave sampler and n_chains as they are")
+        stream = getattr(self, "_stream", None) or self._begun_stream()
+        labels = stream.follow(rows)
+        order = np.flatnonzero(stream.tables.sizes)  # clusters keep their numbers, but for gaps
+        rank = np.zeros(stream.tables.sizes.size, np.int32)
+        rank[order] = np.arange(order.size)
+        self._stream, self.rows_seen_ = stream, stream.rows_seen
+        self._keep(
+            Found(
+                rank[labels][None, None], np.array([[float(order.size)]]), np.array([[stream.partition.concentration]]),
+                stream.law.base[None, None], [[stream.tables.sizes[order].astype(np.int64)]],
+                [[np.ascontiguousarray(stream.tables.counts[:, order].T)]], stream=True,
+            )
+        )  # fmt: skip
+        self.__dict__.pop("trace_", None)
+        self.sampler_, self.n_iter_ = "collapsed", 1.0
+        self.seconds_ = (self.seconds_ if fitted else 0.0) + time.perf_counter() - began
+        return self
+
+    def _begun_stream(self) -> Stream:
+        """At its beginning, or at the last draw of a fit."""
+        law, counted = self.encoding_.law(self.base), self.encoding_.counted
+        concentration = float(self._found.concentration[0, -1]) if hasattr(self, "_found") else None
+        stream = Stream(
+            law, counted, partition_law(self, concentration), seed=Home().seed(self.random_state),
+            threads=self._threads, learn_base=self._base_way,
+        )  # fmt: skip
+        if hasattr(self, "_found"):
+            if not self._found.kept:
+                raise ValueError("partial_fit goes on from counts: fit with sampler='collapsed', 'gibbs' or 'slice'")
+            last = self._snapshots[-1]
+            stream.law, stream.tables, stream.rows_seen = last.law, last.tables, self.rows_seen_
+            stream.batches = 1
+        return stream
 
     def _keep(self, found: Found) -> None:
         """The draws of a fit."""
@@ -200,8 +251,8 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
             self.encoding_ = component.encoding(checked, names)
         return self.encoding_.rows(checked)
 
-    def _settings(self, rows: Documents) -> None:
-        """Check everything that ``__init__`` only stored."""
+    def _settings(self, rows: Documents | None) -> None:
+        """Check everything that ``__init__`` only stored; labels to start from only where there are ``rows``."""
         for name in ("max_iter", "n_chains"):
             require_count(name, getattr(self, name))
         for name in ("batch_size", "n_draws"):
@@ -220,7 +271,7 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
             require_count("n_jobs", self.n_jobs)
         if isinstance(self.start, str):
             require_choice("start", self.start, STARTS)
-        else:
+        elif rows is not None:
             labels = np.asarray(self.start)
             if labels.shape != (rows.size,) or labels.dtype.kind not in "iu" or labels.min() < 0:
                 raise ValueError(

@@ -39,6 +39,7 @@ class Found:
     sizes: list[list[np.ndarray]]
     counts: list[list[np.ndarray]]  # (cluster, feature)
     kept: bool = True  # otherwise sizes are weights, and counts are proportions
+    stream: bool = False  # one draw whose clusters keep their numbers; labels are those of the last minibatch
     made: dict[str, Any] = field(default_factory=dict)  # what was made of them, when it was first asked for
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
@@ -54,7 +55,7 @@ class Found:
 
     def rows_by_cluster(self) -> list[np.ndarray]:
         """How many rows each cluster has, for each draw."""
-        return [np.bincount(own) for own in self.draws]
+        return self.sizes[0] if self.stream else [np.bincount(own) for own in self.draws]
 
     def snapshots(self, model: Any) -> list[Snapshot]:
         """All draws as densities."""
@@ -184,6 +185,7 @@ class Results:
 
         Of more than 10,000 rows a sample is searched, and the others join the cluster that theirs in the draws lie in.
         """
+        self._require_rows()
         loss = self.loss if loss is None else loss
         require_choice("loss", loss, ("vi", "binder"))
         draws = self._drawn.draws
@@ -211,25 +213,38 @@ class Results:
 
     @property
     def labels_(self) -> np.ndarray:
-        """The cluster of each training row in the point partition, the largest first; sought when first asked for."""
-        return np.asarray(self._drawn.once("labels", lambda: self.point_partition().labels))
+        """The cluster of each training row in the point partition, the largest first; sought when first asked for.
+
+        After ``partial_fit`` that of each row of the last minibatch.
+        """
+        found = self._drawn
+        return np.asarray(
+            found.once("labels", lambda: found.labels[0, 0] if found.stream else self.point_partition().labels)
+        )
 
     @property
     def n_clusters_(self) -> int:
         """Clusters of the point partition."""
-        return int(self.labels_.max()) + 1
+        return int(self._drawn.number[0, 0]) if self._drawn.stream else int(self.labels_.max()) + 1
+
+    def _require_rows(self) -> None:
+        if self._drawn.stream:
+            raise ValueError("a stream forgets its rows: there are no draws of their clusters; call fit, or give X")
 
     def credible_ball(self, *, level: float = 0.95, loss: str | None = None) -> CredibleBall:
         """How far from the point partition the draws are; see ``partitions.credible_ball``."""
+        self._require_rows()
         return credible_ball(self._drawn.draws, self.labels_, level=level, loss=self.loss if loss is None else loss)
 
     def co_clustering(self, rows: Any) -> np.ndarray:
         """How often pairs of some training rows are in one cluster, (row, row): of some, since all would be N x N."""
+        self._require_rows()
         return co_clustering(self._drawn.draws, rows)
 
     def entropy(self, X: Any = None) -> np.ndarray:
         """How unsure each row's cluster is, in bits: of the training rows, or of others."""
         if X is None:
+            self._require_rows()
             every = np.arange(self.labels_.size)
             chances = self._joined(self._drawn.draws, every, self.labels_)
         else:
@@ -273,7 +288,8 @@ class Results:
             self._cluster_means(snapshot, own, labels, number, shown, rng)
             for snapshot, own in zip(self._snapshots, self._drawn.draws, strict=True) for _ in range(PROFILE_DRAWS)
         ])  # fmt: skip
-        mean, sizes = draws.mean(axis=0), np.bincount(labels, minlength=number)
+        sizes = np.asarray(self._drawn.sizes[0][0]) if self._drawn.stream else np.bincount(labels, minlength=number)
+        mean = draws.mean(axis=0)
         low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
         everyone = sizes @ mean
         rest = (everyone - sizes[:, None] * mean) / np.maximum(sizes.sum() - sizes, 1)[:, None]
@@ -303,6 +319,8 @@ class Results:
         else:
             starts = np.flatnonzero(np.r_[True, np.diff(law.group[shown]) != 0])
             theta /= np.maximum(np.add.reduceat(theta, starts, axis=0), 1e-300)[law.group[shown]]
+        if self._drawn.stream:
+            return theta.T
         share = np.zeros((number, tables.sizes.size - 1))
         np.add.at(share, (labels, own), 1.0)
         return (share / share.sum(axis=1, keepdims=True)) @ theta.T

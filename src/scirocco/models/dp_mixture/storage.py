@@ -19,7 +19,7 @@ def write(model: Any, path: Path) -> None:
     """Write a model."""
     found, encoding = model._found, model.encoding_
     facts = {name: getattr(model, name) for name in FACTS}
-    facts |= {"names": encoding.names, "categories": encoding.categories, "kept": found.kept}
+    facts |= {"names": encoding.names, "categories": encoding.categories, "kept": found.kept, "stream": found.stream}
     if hasattr(model, "feature_names_in_"):
         facts["feature_names"] = [str(name) for name in model.feature_names_in_]
     arrays: dict[str, Any] = {name: getattr(found, name) for name in ARRAYS}
@@ -52,6 +52,6 @@ def _restore(model: Any, meta: dict[str, Any], arrays: dict[str, np.ndarray]) ->
     by_chain = [slice(c * draws, (c + 1) * draws) for c in range(len(number))]
     tables: dict[str, Any] = {"sizes": [sizes[own] for own in by_chain], "counts": [counts[own] for own in by_chain]}
     fixed: dict[str, Any] = {name: arrays[name] for name in ARRAYS}
-    model._keep(Found(**fixed, **tables, kept=meta["kept"]))
+    model._keep(Found(**fixed, **tables, kept=meta["kept"], stream=meta["stream"]))
     if "point" in arrays:
         model._found.made["labels"] = arrays["point"]
