@@ -101,6 +101,37 @@ def _rescaled(w: Any, slots: int) -> float:
 
 
 @inner
+def odds(rows: Any, i: int, law: Any, tables: Any) -> float:
+    """The density of row i in the first of two clusters over that in the second."""
+    starts, words, numbers = rows
+    logs, ratio, factors, place, last = 0.0, 1.0, 0, 0, -1
+    if law.rate > 0.0:
+        for k in range(2):
+            m, exponent = law.rate + tables.sizes[k], law.totals[0] + tables.totals[0, k]
+            logs += (1 - 2 * k) * exponent * math.log(m / (m + 1.0))
+    for e in range(starts[i], starts[i + 1]):
+        f = words[e]
+        g = law.group[f]
+        place = place if g == last else 0
+        last = g
+        for t in range(numbers[e]):
+            above = law.base[f] + t
+            if law.rate > 0.0:
+                first, second = tables.sizes[0] + law.rate + 1.0, tables.sizes[1] + law.rate + 1.0
+            else:
+                below = law.totals[g] + place
+                first, second = tables.totals[g, 0] + below, tables.totals[g, 1] + below
+            ratio *= (tables.counts[f, 0] + above) * second / ((tables.counts[f, 1] + above) * first)
+            place += 1
+            factors += 1
+            if factors == FOLD:
+                factors = 0
+                logs += math.log(ratio)
+                ratio = 1.0
+    return ratio if logs == 0.0 else math.exp(logs + math.log(ratio))
+
+
+@inner
 def put(rows: Any, i: int, k: int, step: int, tables: Any, group: Any) -> None:
     """Row i into cluster k (``step`` 1) or out of it (-1)."""
     starts, words, numbers = rows

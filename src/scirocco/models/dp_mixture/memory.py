@@ -12,8 +12,8 @@ given the partition, whatever the order of its clusters; sticks in the order of 
 switch labels. For a mixture of finite mixtures the number K of components is drawn given the partition, and weights
 from Dirichlet(gamma + n_k), those of K - t empty components among them (Fruehwirth-Schnatter et al. 2021).
 
-After every pass come moves that split and merge clusters (``split_merge``), for about as much work as ``MOVE_SHARE`` of
-the pass, and draws of the concentration and, if wanted, of the base measure.
+After every pass come moves that split and merge clusters (``split_merge``), for about ``MOVE_SHARE`` of its time, and
+draws of the concentration and, if wanted, of the base measure.
 """
 
 from __future__ import annotations
@@ -32,11 +32,14 @@ from scirocco.models.dp_mixture.density import ROWS, Law, log_marginals
 from scirocco.models.dp_mixture.given import allocate, draw_levels, move_rows
 from scirocco.models.dp_mixture.partition import FiniteMixtures, PartitionLaw
 from scirocco.models.dp_mixture.search import Search
-from scirocco.models.dp_mixture.split_merge import split_merge
+from scirocco.models.dp_mixture.split_merge import MERGED, SPLIT, split_merge
 from scirocco.run.checkpoint import part
 from scirocco.simplex.exact import draw_gammas
 
-MOVE_SHARE, MOST_MOVES = 0.5, 1000  # of the work of a pass; how many
+MOVE_SHARE, MOST_MOVES = 0.3, 1000  # of the time of a pass; how many
+# Nanoseconds, about: of a row in a pass, and for each cluster; of a row in a scan of a move; of a row that is looked at
+# when the members of a move are gathered.
+ROW_COST, CLUSTER_COST, MEMBER_COST, LOOK_COST = 30.0, 4.0, 60.0, 15.0
 SCANS = (0, 4)  # restricted scans of moves: those of one pass, those of the next
 BATCHES = 20  # minibatches in a pass of ``Blocked``, unless components are costly to draw beside so few rows
 
@@ -126,27 +129,35 @@ class Collapsed:
                 clusters.make_room(2 * clusters.slots)
 
     def split_and_merge(self) -> None:
-        """Moves for a share of the work of a pass."""
-        clusters, scans = self.clusters, SCANS[int(self.sampled) % 2]
+        """Moves for a share of the time of a pass."""
         if not self.move_number:
-            self.move_number = self._affordable_moves()
-        left = self.move_number
-        while left > 0:
+            self.move_number = self.affordable_moves(MOVE_SHARE)
+        self.make_moves(self.move_number, SCANS[int(self.sampled) % 2])
+
+    def make_moves(self, moves: int, scans: int) -> int:
+        """So many moves, with restricted scans; how many were accepted."""
+        clusters, before = self.clusters, self.tally[[SPLIT, MERGED]].sum()
+        while moves > 0:
             clusters.make_room(clusters.number + 2)
             urn = self.partition.urn(self.size, clusters.slots)
-            left -= split_merge(
-                self.move_key, self.next_call(), left, scans, clusters.entries, clusters.labels, clusters.law,
+            moves -= split_merge(
+                self.move_key, self.next_call(), moves, scans, clusters.entries, clusters.labels, clusters.law,
                 clusters.tables, urn, self.tally,
             )  # fmt: skip
-            if left:
+            if moves:
                 clusters.make_room(2 * clusters.slots)
+        return int(self.tally[[SPLIT, MERGED]].sum() - before)
 
-    def _affordable_moves(self) -> int:
-        """Moves for a share of the work of a pass, as the clusters are when sampling begins; never changed after it."""
+    def affordable_moves(self, share: float) -> int:
+        """Moves for a share of the time of a pass, as the clusters are.
+
+        While the chain samples their number must not change: it would depend on the state, which biases the chain.
+        """
         sizes = self.clusters.tables.sizes
         members = 1.5 * np.sum(sizes**2) / self.size  # rows of a move, about
-        each = (1 + np.mean(SCANS)) * members + self.size / 16  # and looking for them
-        return int(np.clip(MOVE_SHARE * self.size * self.clusters.number / 2 / each, 1, MOST_MOVES))
+        a_pass = self.size * (ROW_COST + CLUSTER_COST * self.clusters.number)
+        a_move = (1 + np.mean(SCANS)) * members * MEMBER_COST + self.size * LOOK_COST
+        return int(np.clip(share * a_pass / a_move, 1, MOST_MOVES))
 
     def learn(self, size: int) -> None:
         """The concentration and the base measure, given the clusters of ``size`` rows."""

@@ -4,6 +4,8 @@
     clusters   every cluster is split in two at random, and collapsed sweeps let those die that the rows do not support;
                kept if rows put aside are predicted better than before, and then tried again
 
+    moves      at last, when all rows are in, clusters are split and merged until no such move is accepted any more
+
 From few clusters collapsed Gibbs hardly ever finds more: a new one must begin with a single row, which its prior does
 not predict, and two-way splits of one cluster do not gather what belongs together from several. From too many it comes
 down soon. Both end in modes that no sampler leaves in reasonable time, so the start decides, and the one with many
@@ -33,7 +35,8 @@ FEWEST = 200  # rows; with fewer there is nothing to search
 SETTLE, TRY = 6, 20  # sweeps after rows came in, after clusters were split
 AVERAGED = 5  # the last of them, whose predictions are averaged
 SPLIT_FROM = 20  # rows that a cluster must have to be split
-FAILURES = 2  # splits of all rows that did not pay, in a row, end the search
+FAILURES = 4  # splits of all rows that did not pay, in a row, end it
+ROUNDS, ROUND_SHARE = 30, 3.0  # of moves, at most; passes that a round of them takes the time of
 
 
 class Search:
@@ -47,7 +50,7 @@ class Search:
         aside = min(int(ASIDE * chain.size), MOST_ASIDE) if passes and chain.size >= FEWEST else 0
         self.most = chain.size - aside
         self.level = min(self.most, FIRST_ROWS) if isinstance(start, str) and start == "one" else self.most
-        self._left, self._failed, self._trying, self._hurry = 0, 0, False, False
+        self._left, self._failed, self._rounds, self._trying, self._hurry = 0, 0, 0, False, False
         self._before = np.empty(0, np.int32)  # labels before clusters were split
         self._scores, self._new = np.empty(0), np.empty(0)  # log densities of rows put aside, then and now
 
@@ -59,13 +62,15 @@ class Search:
         """One sweep and what is due after it."""
         if not self._began:
             self._begin()
+        elif self._rounds:
+            self._settle()
         elif self._left:
             self._sweep()
             self._left -= 1
         elif self._trying:
             self._judge()
         elif self._hurry or self.work >= self.passes:
-            self.finish()
+            self._bring_in()
         else:
             self._split()
 
@@ -95,21 +100,19 @@ class Search:
         self.chain.sweep_collapsed(0, self.level, self.level)
         self.chain.learn(self.level)
         self.work += self.level / self.chain.size
-        if self._left <= AVERAGED and self.most < self.chain.size:
+        if 0 < self._left <= AVERAGED and self.most < self.chain.size:
             found = self._predicted()
             self._new = np.logaddexp(self._new, found) if self._left < AVERAGED else found
 
     def _predicted(self) -> np.ndarray:
-        """log predictive densities of the rows put aside, or of those that come next."""
+        """log predictive densities of the rows put aside."""
         chain = self.chain
         clusters = chain.clusters
-        last = min(chain.size, max(self.level + MOST_ASIDE, self.most)) if self.level < self.most else chain.size
-        first = max(self.level, last - MOST_ASIDE)
         urn = chain.partition.urn(self.level + 1, clusters.slots)
         used = clusters.used
         tables = Tables(*(np.append(t[..., used], np.zeros_like(t[..., :1]), axis=-1) for t in clusters.tables))
         weights = np.append(clusters.tables.sizes[used] + urn.shift, urn.fresh[used.size])
-        rows = clusters.rows.take(slice(first, last))
+        rows = clusters.rows.take(slice(self.most, chain.size))
         scores = log_scores(rows, clusters.law, tables, weights / weights.sum(), chain.threads)
         return np.logaddexp.reduce(scores, axis=1)
 
@@ -117,7 +120,7 @@ class Search:
         """Every cluster in two, at random, to see whether that predicts better."""
         clusters = self.chain.clusters
         if self.most == self.chain.size:  # nothing is put aside
-            self.finish()
+            self._bring_in()
             return
         self._before, self._scores = clusters.labels.copy(), self._new
         rng = generator(self.chain.seed, Purpose.MIXTURE_SEARCH, self.chain.chain, self.chain.next_call())
@@ -144,22 +147,43 @@ class Search:
             return
         self._failed += 1
         if self._failed == FAILURES:
-            self.finish()
+            self._bring_in()
+
+    def _bring_in(self) -> None:
+        """The last rows, and then moves if there is time for them."""
+        self._join(self.level, self.chain.size)
+        self.level = self.chain.size
+        self._rounds = ROUNDS if self.chain.moves and self.passes and not self._hurry else 0
+        self.done = not self._rounds
+
+    def _settle(self) -> None:
+        """Moves and a sweep, as long as moves are accepted."""
+        chain = self.chain
+        accepted = chain.make_moves(chain.affordable_moves(ROUND_SHARE / 2), 0)
+        accepted += chain.make_moves(chain.affordable_moves(ROUND_SHARE / 2), 4)
+        self._sweep()
+        self.work += ROUND_SHARE
+        self._rounds -= 1
+        self.done = not accepted or not self._rounds or self._hurry or self.work >= self.passes
+        self._rounds = 0 if self.done else self._rounds
 
     def finish(self) -> None:
-        """All rows are in."""
-        self._join(self.level, self.chain.size)
+        """End with what there is."""
+        if self._trying:
+            self.chain.clusters.relabel(self._before)
+        self._join(0, self.chain.size)
         self.level, self.done = self.chain.size, True
 
     def pack(self) -> dict[str, np.ndarray]:
         """Where the search is."""
         flags = [self.done, self._began, self._trying, self._hurry]
-        facts = np.array([self.work, self.level, self._left, self._failed, *flags])
+        facts = np.array([self.work, self.level, self._left, self._failed, self._rounds, *flags])
         return {"facts": facts, "before": self._before, "scores": self._scores, "new": self._new}
 
     def unpack(self, arrays: dict[str, np.ndarray]) -> None:
         """The inverse of ``pack``."""
-        work, level, left, failed, *flags = arrays["facts"]
-        self.work, self.level, self._left, self._failed = float(work), int(level), int(left), int(failed)
+        self.work = float(arrays["facts"][0])
+        self.level, self._left, self._failed, self._rounds = (int(n) for n in arrays["facts"][1:5])
+        flags = arrays["facts"][5:]
         self.done, self._began, self._trying, self._hurry = (bool(flag) for flag in flags)
         self._before, self._scores, self._new = (arrays[name] for name in ("before", "scores", "new"))

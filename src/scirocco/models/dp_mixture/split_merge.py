@@ -26,7 +26,7 @@ import numpy as np
 from scirocco.core.compiled import ZERO, inner, jit
 from scirocco.core.random import below, open_stream, uniform
 from scirocco.models.dp_mixture.collapsed import drawn, survey
-from scirocco.models.dp_mixture.density import Tables, densities, log_marginal, put
+from scirocco.models.dp_mixture.density import Tables, densities, log_marginal, odds, put
 
 SPLITS, SPLIT, MERGES, MERGED = range(4)  # of a tally: tried, done
 
@@ -65,16 +65,14 @@ def _scan(
     shift: float,
 ) -> float:  # fmt: skip
     """Every member to one of two sides, as ``wanted`` if ``force``; the log probability of the outcome."""
-    w, log_q = np.empty(2), 0.0
+    log_q = 0.0
     for q in range(n):
         r = members[q]
         if not fresh:
             put(rows, r, sides[q], -1, pair, law.group)
-        w[0], w[1] = pair.sizes[0] + shift, pair.sizes[1] + shift
-        densities(rows, r, law, pair, 2, w)
-        total = w[0] + w[1]
-        side = wanted[q] if force else np.int8(0 if uniform(s) * total < w[0] else 1)
-        log_q += math.log(w[side] / total)
+        first = odds(rows, r, law, pair) * (pair.sizes[0] + shift) / (pair.sizes[1] + shift)
+        side = wanted[q] if force else np.int8(0 if uniform(s) * (1.0 + 1.0 / first) < 1.0 else 1)
+        log_q -= math.log(1.0 + (1.0 / first if side == 0 else first))
         sides[q] = side
         put(rows, r, side, 1, pair, law.group)
     return log_q
