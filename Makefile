@@ -35,6 +35,9 @@ bench: $(VENV)/.bench results/covertype_reference.npz
 	$(BIN)/python benchmarks/lda.py
 	$(BIN)/python benchmarks/lda_speed.py
 	$(BIN)/python benchmarks/lda_scaling.py
+	$(BIN)/python benchmarks/dp_mixture.py
+	$(BIN)/python benchmarks/dp_mixture.py --data synthetic --rows 100000
+	$(BIN)/python benchmarks/dp_mixture_scaling.py
 
 # takes long and is made once
 results/covertype_reference.npz: | $(VENV)/.bench
@@ -57,6 +60,7 @@ experiments: $(VENV)/.dev
 	$(BIN)/python experiments/lda_thermostat.py --output results
 	$(BIN)/python experiments/lda_coverage.py --output results
 	$(BIN)/python experiments/lda_growing_data.py --output results
+	$(BIN)/python experiments/dp_mixture.py --output results
 	$(BIN)/python experiments/logistic_growing_data.py --output results
 	$(BIN)/python experiments/logistic_zero_variance.py --output results
 	$(BIN)/python experiments/six_samplers_logistic.py --output results

@@ -126,7 +126,7 @@ def assert_law(chain, partitions, weights, steps):
 def test_partitions_have_their_exact_law(kind, settings, prior):
     make, log_prior = PRIORS[prior]
     partitions, weights = enumerated("multinomial", log_prior)
-    assert_law(chain_of(kind, "multinomial", make(), **settings), partitions, weights, 8_000)
+    assert_law(chain_of(kind, "multinomial", make(), **settings), partitions, weights, 5_000)
 
 
 @pytest.mark.parametrize("kind", [Collapsed, Blocked])
@@ -148,7 +148,7 @@ def test_moves_alone_have_the_exact_law(monkeypatch):
         chain = chain_of(Collapsed, "multinomial", make())
         chain.move_number = 3
         monkeypatch.setattr(chain, "sweep", lambda begin, end: None)
-        assert_law(chain, partitions, weights, 8_000)
+        assert_law(chain, partitions, weights, 5_000)
         assert chain.tally[1] > 500
 
 
@@ -170,7 +170,7 @@ def test_kept_allocations_make_the_slice_sampler_exact(settings):
     chain = slice_chain(make(), **settings)
     for _ in range(200):
         chain.step()
-    assert_law(chain, partitions, weights, 8_000)
+    assert_law(chain, partitions, weights, 5_000)
 
 
 def test_labels_switched_alone_keep_the_law_of_sticks(monkeypatch):
@@ -182,7 +182,7 @@ def test_labels_switched_alone_keep_the_law_of_sticks(monkeypatch):
         monkeypatch.setattr(slice_sampler, "SWITCHES", switches)
         chain = slice_chain(DirichletProcess(1.3))
         path = []
-        for _ in range(8_000):
+        for _ in range(6_000):
             chain.step()
             path.append([chain.weights()[0], chain.clusters.labels[0] == 0, chain.clusters.tables.sizes[0]])
         batches = np.array([part.mean(axis=0) for part in np.array_split(np.array(path, float), 40)])
@@ -244,7 +244,7 @@ def test_the_concentration_is_learnt_exactly():
         slice_chain(DirichletProcess(1.0, (shape, rate))),  # by its sticks, not by Escobar and West
     ):
         path = []
-        for _ in range(8_000):
+        for _ in range(6_000):
             chain.step()
             path.append([chain.partition.concentration, chain.clusters.number])
         assert_average(np.array(path), exact)
@@ -316,7 +316,7 @@ def test_the_base_measure_passes_a_joint_test(way):
         learn_base=way, moves=False,
     )  # fmt: skip
     path = []
-    for _ in range(8_000):
+    for _ in range(6_000):
         chain.step()
         law, labels, clusters = chain.clusters.law, chain.clusters.labels, chain.clusters
         words = np.empty((n, 2), np.int32)
