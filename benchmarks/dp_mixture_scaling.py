@@ -69,10 +69,8 @@ def alone(what: str, rows: int) -> None:
             place = first % pool.shape[0]
             model.partial_fit(pool[place : place + STREAM_BATCH])
         print(f"{model.n_clusters_} clusters, ", end="")
-    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(
-        f"{time.perf_counter() - began:.1f} s, peak {used / 1024:.0f} MB ({(used - base) / 1024:.0f} above the start)"
-    )
+    used = megabytes()
+    print(f"{time.perf_counter() - began:.1f} s, peak {used:.0f} MB ({used - base:.0f} above the start)")
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ pytest.importorskip("matplotlib", reason="the experiments need scirocco[experime
 def test_kept_allocations_reach_the_exact_sampler_and_estimated_counts_do_not(play, monkeypatch):
     module, found, claims = play("dp_mixture")
     source, last = found.lengths
-    assert len(claims) == 15
+    assert len(claims) == 16
     assert holds(claims, f"after {last} steps SCIR and SGRLD are worse than the exact sampler")
     assert holds(claims, "beyond the source: kept, exact draws")
     exact = found.curves["exact"]
