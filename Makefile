@@ -61,6 +61,7 @@ experiments: $(VENV)/.dev
 	$(BIN)/python experiments/lda_coverage.py --output results
 	$(BIN)/python experiments/lda_growing_data.py --output results
 	$(BIN)/python experiments/dp_mixture.py --output results
+	$(BIN)/python experiments/dp_mixture_starts.py --output results
 	$(BIN)/python experiments/logistic_growing_data.py --output results
 	$(BIN)/python experiments/logistic_zero_variance.py --output results
 	$(BIN)/python experiments/six_samplers_logistic.py --output results

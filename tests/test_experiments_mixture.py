@@ -52,3 +52,13 @@ def test_the_errors_of_the_published_code_are_those_two(load):
     for place, row in enumerate(batch.rows):
         table[:, chain.clusters.labels[row]] += 10 * found.train.matrix()[[place]].toarray()[0]
     np.testing.assert_allclose(chain.parts[1].count(batch)[1], table)
+
+
+def test_starts_of_clusters_that_are_apart_all_find_them(play):
+    module, found, claims = play("dp_mixture_starts")
+    assert holds(claims, "R-hat of the number of clusters is below 1.05")
+    for values in (*found.plain.values(), *found.searched.values()):
+        assert values[:, 1] == pytest.approx(6.2, abs=0.5)
+    logs = np.concatenate([values[:, 0] for values in found.evidence.values()])
+    assert np.ptp(logs) < 15  # the same mode, by different paths
+    assert module.rhat(found) < 1.05
