@@ -11,6 +11,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import scirocco as sc
 from scirocco.models.dp_mixture import Poisson
+from scirocco.models.dp_mixture.memory import Collapsed
+from scirocco.run import runner
 
 
 def planted(rows, clusters=6, columns=40, events=12, seed=0):
@@ -205,6 +207,19 @@ def test_tables_of_categories():
     assert plain.predict(table[400:].to_numpy(dtype=object)).shape == (100,)
 
 
+def test_classes_that_overlap_are_not_doubled():
+    """Eight yes-no items: the search finds more classes than there are, which only moves on few rows put right."""
+    rng = np.random.default_rng(0)
+    z, chances = rng.integers(0, 4, 20_000), rng.beta(0.5, 0.5, (4, 8))
+    table = (rng.random((20_000, 8)) < chances[z]).astype(int)
+    model = sc.DirichletProcessMixture(
+        "categorical", base=1.0, n_components_prior="mfm", max_iter=80, n_draws=5, random_state=0
+    ).fit(table)
+    assert model.cluster_numbers(least=20).idxmax() == 4
+    sizes = model.cluster_sizes()["mean"][:4].to_numpy()
+    assert sizes == pytest.approx(np.sort(np.bincount(z))[::-1], rel=0.1)
+
+
 def test_totals_matter_to_poisson_rows_only():
     rng = np.random.default_rng(0)
     z = rng.integers(0, 2, 400)
@@ -227,15 +242,17 @@ def test_totals_matter_to_poisson_rows_only():
     assert alone.score_samples(counts[:1])[0] == pytest.approx(expected, abs=1e-6)
 
 
-def test_a_learnt_base_predicts_better():
-    rng = np.random.default_rng(0)
-    popular = rng.dirichlet(np.full(60, 0.3))
-    theta = rng.dirichlet(60 * popular + 1e-3, 8)
-    counts = np.array([rng.multinomial(6, theta[k]) for k in rng.integers(0, 8, 900)])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_learnt_base_predicts_better(seed):
+    """Many clusters of few rows, with features that are frequent everywhere."""
+    rng = np.random.default_rng(seed)
+    popular = rng.dirichlet(np.full(80, 0.2))
+    theta = rng.dirichlet(20 * popular + 1e-3, 25)
+    counts = np.array([rng.multinomial(5, theta[k]) for k in rng.integers(0, 25, 800)])
     scores = [
-        sc.DirichletProcessMixture(base=1.0, learn_base=way, max_iter=60, n_draws=20, random_state=0)
-        .fit(counts[:600])
-        .score(counts[600:])
+        sc.DirichletProcessMixture(base=0.5, learn_base=way, max_iter=60, n_draws=20, random_state=0)
+        .fit(counts[:500])
+        .score(counts[500:])
         for way in (False, True)
     ]
     assert scores[1] > scores[0] + 0.05
@@ -258,19 +275,23 @@ def test_save_and_load(tmp_path, data, fitted):
         sc.DirichletProcessMixture.load(tmp_path / "table.npz")
 
 
-def test_a_fit_on_disk_goes_on_where_it_was(tmp_path, data):
-    counts, settings = data[0], {"max_iter": 40, "n_chains": 2, "n_draws": 8, "random_state": 5}
+@pytest.mark.parametrize("steps", [5, 110], ids=["in the search", "later"])
+def test_a_fit_on_disk_goes_on_where_it_was(tmp_path, data, monkeypatch, steps):
+    counts, settings = data[0], {"max_iter": 60, "n_chains": 2, "n_draws": 8, "random_state": 5, "n_jobs": 1}
     whole = sc.DirichletProcessMixture(**settings).fit(counts)
-    model = sc.DirichletProcessMixture(**settings)
-    handler = signal.getsignal(signal.SIGINT)
-    signal.setitimer(signal.ITIMER_REAL, 0.02)
-    signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
-    try:
+    step, calls = Collapsed.step, []
+
+    def interrupting(chain):
+        calls.append(1)
+        if len(calls) == steps:
+            signal.raise_signal(signal.SIGINT)
+        step(chain)
+
+    with monkeypatch.context() as changed:
+        changed.setattr(Collapsed, "step", interrupting)
+        changed.setattr(runner, "CHUNK_SECONDS", 1e-6)
         with pytest.warns(UserWarning, match="interrupted|before the sampler began"):
-            model.fit(counts, path=tmp_path / "run")
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGINT, handler)
+            sc.DirichletProcessMixture(**settings).fit(counts, path=tmp_path / "run")
     again = sc.resume(tmp_path / "run", counts)
     np.testing.assert_array_equal(again.posterior_["labels"], whole.posterior_["labels"])
     np.testing.assert_array_equal(again.score_samples(counts[:5]), whole.score_samples(counts[:5]))

@@ -39,8 +39,8 @@ from scirocco.simplex.exact import draw_gammas
 MOVE_SHARE, MOST_MOVES = 0.3, 1000  # of the time of a pass; how many
 # Nanoseconds, about: of a row in a pass, and for each cluster; of a row in a scan of a move; of a row that is looked at
 # when the members of a move are gathered.
-ROW_COST, CLUSTER_COST, MEMBER_COST, LOOK_COST = 30.0, 4.0, 60.0, 15.0
-SCANS = (0, 4)  # restricted scans of moves: those of one pass, those of the next
+ROW_COST, CLUSTER_COST, MEMBER_COST, LOOK_COST = 30.0, 4.0, 60.0, 10.0
+SCANS = (0, 4)  # restricted scans of moves, in turns
 BATCHES = 20  # minibatches in a pass of ``Blocked``, unless components are costly to draw beside so few rows
 
 
@@ -131,15 +131,15 @@ class Collapsed:
     def split_and_merge(self) -> None:
         """Moves for a share of the time of a pass."""
         if not self.move_number:
-            self.move_number = self.affordable_moves(MOVE_SHARE)
-        self.make_moves(self.move_number, SCANS[int(self.sampled) % 2])
+            self.move_number = self.affordable_moves(MOVE_SHARE, self.size)
+        self.make_moves(self.move_number, turn=int(self.sampled), size=self.size)
 
-    def make_moves(self, moves: int, scans: int) -> int:
-        """So many moves, with restricted scans; how many were accepted."""
-        clusters, before = self.clusters, self.tally[[SPLIT, MERGED]].sum()
+    def make_moves(self, moves: int, turn: int, size: int) -> int:
+        """So many moves of ``size`` rows, with restricted scans as it is their turn; how many were accepted."""
+        clusters, scans, before = self.clusters, SCANS[turn % len(SCANS)], self.tally[[SPLIT, MERGED]].sum()
         while moves > 0:
             clusters.make_room(clusters.number + 2)
-            urn = self.partition.urn(self.size, clusters.slots)
+            urn = self.partition.urn(size, clusters.slots)
             moves -= split_merge(
                 self.move_key, self.next_call(), moves, scans, clusters.entries, clusters.labels, clusters.law,
                 clusters.tables, urn, self.tally,
@@ -148,14 +148,13 @@ class Collapsed:
                 clusters.make_room(2 * clusters.slots)
         return int(self.tally[[SPLIT, MERGED]].sum() - before)
 
-    def affordable_moves(self, share: float) -> int:
-        """Moves for a share of the time of a pass, as the clusters are.
+    def affordable_moves(self, share: float, size: int) -> int:
+        """Moves for a share of the time of a pass over ``size`` rows, as the clusters are.
 
         While the chain samples their number must not change: it would depend on the state, which biases the chain.
         """
-        sizes = self.clusters.tables.sizes
-        members = 1.5 * np.sum(sizes**2) / self.size  # rows of a move, about
-        a_pass = self.size * (ROW_COST + CLUSTER_COST * self.clusters.number)
+        members = 2 * size / self.clusters.number  # rows of a move, about
+        a_pass = size * (ROW_COST + CLUSTER_COST * self.clusters.number)
         a_move = (1 + np.mean(SCANS)) * members * MEMBER_COST + self.size * LOOK_COST
         return int(np.clip(share * a_pass / a_move, 1, MOST_MOVES))
 

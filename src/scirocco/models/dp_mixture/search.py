@@ -4,7 +4,8 @@
     clusters   every cluster is split in two at random, and collapsed sweeps let those die that the rows do not support;
                kept if rows put aside are predicted better than before, and then tried again
 
-    moves      at last, when all rows are in, clusters are split and merged until no such move is accepted any more
+    moves      before more rows come in, clusters are split and merged until no such move is accepted any more: of few
+               rows merges succeed that of many would not
 
 From few clusters collapsed Gibbs hardly ever finds more: a new one must begin with a single row, which its prior does
 not predict, and two-way splits of one cluster do not gather what belongs together from several. From too many it comes
@@ -36,7 +37,9 @@ SETTLE, TRY = 6, 20  # sweeps after rows came in, after clusters were split
 AVERAGED = 5  # the last of them, whose predictions are averaged
 SPLIT_FROM = 20  # rows that a cluster must have to be split
 FAILURES = 4  # splits of all rows that did not pay, in a row, end it
-ROUNDS, ROUND_SHARE = 30, 3.0  # of moves, at most; passes that a round of them takes the time of
+CLEAR = 1.0  # standard errors that a better prediction must be better by
+ROUND, MOVING = 3.0, 0.5  # passes that a round of moves takes the time of; all of them, over those of the search before
+QUIET = 10, 2  # moves without success after which no more are tried: so many, and for each cluster
 
 
 class Search:
@@ -50,7 +53,8 @@ class Search:
         aside = min(int(ASIDE * chain.size), MOST_ASIDE) if passes and chain.size >= FEWEST else 0
         self.most = chain.size - aside
         self.level = min(self.most, FIRST_ROWS) if isinstance(start, str) and start == "one" else self.most
-        self._left, self._failed, self._rounds, self._trying, self._hurry = 0, 0, 0, False, False
+        self._left, self._failed, self._quiet = 0, 0, 0  # sweeps to make; splits, moves without success
+        self._trying, self._moving, self._hurry = False, False, False
         self._before = np.empty(0, np.int32)  # labels before clusters were split
         self._scores, self._new = np.empty(0), np.empty(0)  # log densities of rows put aside, then and now
 
@@ -62,8 +66,8 @@ class Search:
         """One sweep and what is due after it."""
         if not self._began:
             self._begin()
-        elif self._rounds:
-            self._settle()
+        elif self._moving:
+            self._move()
         elif self._left:
             self._sweep()
             self._left -= 1
@@ -135,37 +139,53 @@ class Search:
     def _judge(self) -> None:
         self._trying = False
         gain = self._new - self._scores
-        if gain.mean() > gain.std() / np.sqrt(gain.size):
+        if gain.mean() > CLEAR * gain.std() / np.sqrt(gain.size):
             self._failed = 0
             return  # and try again
         self.chain.clusters.relabel(self._before)
         self._new = self._scores
-        if self.level < self.most:
-            before, self.level = self.level, min(self.most, 2 * self.level)
-            self._join(before, self.level)
-            self._left = SETTLE
-            return
         self._failed += 1
-        if self._failed == FAILURES:
+        if self.level < self.most:
+            self._begin_moves()
+        elif self._failed == FAILURES:
             self._bring_in()
 
+    def _grow(self) -> None:
+        """Twice as many rows."""
+        before, self.level = self.level, min(self.most, 2 * self.level)
+        self._join(before, self.level)
+        self._left, self._failed = SETTLE, 0
+
     def _bring_in(self) -> None:
-        """The last rows, and then moves if there is time for them."""
+        """The rows put aside."""
         self._join(self.level, self.chain.size)
         self.level = self.chain.size
-        self._rounds = ROUNDS if self.chain.moves and self.passes and not self._hurry else 0
-        self.done = not self._rounds
+        self.passes = max(self.passes, self.work) + MOVING * self.passes
+        self._begin_moves()
 
-    def _settle(self) -> None:
-        """Moves and a sweep, as long as moves are accepted."""
+    def _begin_moves(self) -> None:
+        self._moving, self._quiet = self.chain.moves and self.passes > 0 and not self._hurry, 0
+        if not self._moving:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self.level < self.most:
+            self._grow()
+        else:
+            self.done = True
+
+    def _move(self) -> None:
+        """Moves and a sweep, as long as moves are accepted: few may be all that a round has."""
         chain = self.chain
-        accepted = chain.make_moves(chain.affordable_moves(ROUND_SHARE / 2), 0)
-        accepted += chain.make_moves(chain.affordable_moves(ROUND_SHARE / 2), 4)
+        moves = chain.affordable_moves(ROUND, self.level)
+        accepted = chain.make_moves(moves, turn=chain.calls, size=self.level)
+        self._quiet = 0 if accepted else self._quiet + moves
         self._sweep()
-        self.work += ROUND_SHARE
-        self._rounds -= 1
-        self.done = not accepted or not self._rounds or self._hurry or self.work >= self.passes
-        self._rounds = 0 if self.done else self._rounds
+        self.work += ROUND * self.level / chain.size
+        enough = QUIET[0] + QUIET[1] * chain.clusters.number
+        if self._quiet >= enough or self._hurry or self.work >= self.passes:
+            self._moving = False
+            self._go_on()
 
     def finish(self) -> None:
         """End with what there is."""
@@ -176,14 +196,13 @@ class Search:
 
     def pack(self) -> dict[str, np.ndarray]:
         """Where the search is."""
-        flags = [self.done, self._began, self._trying, self._hurry]
-        facts = np.array([self.work, self.level, self._left, self._failed, self._rounds, *flags])
+        flags = [self.done, self._began, self._trying, self._moving, self._hurry]
+        facts = np.array([self.work, self.passes, self.level, self._left, self._failed, self._quiet, *flags])
         return {"facts": facts, "before": self._before, "scores": self._scores, "new": self._new}
 
     def unpack(self, arrays: dict[str, np.ndarray]) -> None:
         """The inverse of ``pack``."""
-        self.work = float(arrays["facts"][0])
-        self.level, self._left, self._failed, self._rounds = (int(n) for n in arrays["facts"][1:5])
-        flags = arrays["facts"][5:]
-        self.done, self._began, self._trying, self._hurry = (bool(flag) for flag in flags)
+        self.work, self.passes = (float(x) for x in arrays["facts"][:2])
+        self.level, self._left, self._failed, self._quiet = (int(n) for n in arrays["facts"][2:6])
+        self.done, self._began, self._trying, self._moving, self._hurry = map(bool, arrays["facts"][6:])
         self._before, self._scores, self._new = (arrays[name] for name in ("before", "scores", "new"))

@@ -1,19 +1,23 @@
 """Splits of one cluster in two and merges of two into one, which single rows would take for ever to make.
 
-A move has two rows, its anchors. One is drawn from all rows; for a split the other from the same cluster, for a merge
-from another, which is drawn with the probability that the first would have to join it. All other rows of the one or two
-clusters are put to either anchor's side,
+A move has two rows, its anchors. The first is any row of any cluster, each of t clusters as likely; for a split the
+second is from the same cluster, for a merge from another, which is drawn with the probability that the first row would
+have to join it. All other rows of the one or two clusters are put to either anchor's side, with prior odds rho over
+1 - rho,
 
     sequentially    one by one in random order, each given those before it (Dahl 2005)
     and again       in ``scans`` more scans, each given all others (Jain and Neal 2004)
 
 The last scan's probability q of the outcome enters the ratio of Metropolis and Hastings; for a merge it is that of the
-split as it stands. With n rows in all, n_2 on the second anchor's side, and g the probability of choosing that side's
+split as it stands. With n rows in all, n_1 and n_2 on the sides, and g the probability of choosing the second anchor's
 cluster for a merge,
 
-    split accepted with  p(two) / p(one)  x  g (n - 1) / (n_2 q)
+    split accepted with  p(two) / p(one)  x  Beta(rho; n_1, n_2) / q  x  g t n (n - 1) / ((t + 1) n_1 n_2)
 
-The anchors' law is what Jain and Neal have as uniform pairs, but that pairs of similar clusters are tried more often.
+Both have odds by the sizes of the sides so far in place of rho. Then a merge of two halves of one cluster hardly ever
+succeeds if they are large, since the scan would have to end at their very sizes. Here rho ~ U(0, 1) for a split and
+~ Beta(n_1, n_2) for a merge, so that sizes cost nothing. They draw pairs of rows uniformly; here small clusters are
+tried as often as large ones, and similar pairs more often than others.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from scirocco.core.compiled import ZERO, inner, jit
-from scirocco.core.random import below, open_stream, uniform
+from scirocco.core.random import below, gamma, open_stream, uniform
 from scirocco.models.dp_mixture.collapsed import drawn, survey
 from scirocco.models.dp_mixture.density import Tables, densities, log_marginal, odds, put
 
@@ -37,6 +41,28 @@ def _other_weights(rows: Any, i: int, own: int, law: Any, tables: Any, shift: fl
     for k in range(top):
         w[k] = tables.sizes[k] + shift if tables.sizes[k] > 0 and k != own else 0.0
     return densities(rows, i, law, tables, top, w)
+
+
+@inner
+def _row(labels: Any, k: int, nth: int) -> int:
+    """The ``nth`` row of a cluster."""
+    for r in range(labels.size):
+        if labels[r] == k:
+            if nth == 0:
+                return r
+            nth -= 1
+    return -1
+
+
+@inner
+def _nth_used(sizes: Any, nth: int) -> int:
+    """The ``nth`` slot that has rows."""
+    for k in range(sizes.size):
+        if sizes[k] > 0:
+            if nth == 0:
+                return k
+            nth -= 1
+    return -1
 
 
 @inner
@@ -62,7 +88,7 @@ def _gather(s: Any, labels: Any, first: int, second: int, i: int, nth: int, memb
 @inner
 def _scan(
     s: Any, rows: Any, members: Any, n: int, sides: Any, wanted: Any, force: bool, fresh: bool, law: Any, pair: Any,
-    shift: float,
+    prior_odds: float,
 ) -> float:  # fmt: skip
     """Every member to one of two sides, as ``wanted`` if ``force``; the log probability of the outcome."""
     log_q = 0.0
@@ -70,7 +96,7 @@ def _scan(
         r = members[q]
         if not fresh:
             put(rows, r, sides[q], -1, pair, law.group)
-        first = odds(rows, r, law, pair) * (pair.sizes[0] + shift) / (pair.sizes[1] + shift)
+        first = odds(rows, r, law, pair) * prior_odds
         side = wanted[q] if force else np.int8(0 if uniform(s) * (1.0 + 1.0 / first) < 1.0 else 1)
         log_q -= math.log(1.0 + (1.0 / first if side == 0 else first))
         sides[q] = side
@@ -81,7 +107,7 @@ def _scan(
 @inner
 def _divide(
     s: Any, rows: Any, i: int, j: int, members: Any, n: int, sides: Any, wanted: Any, split: bool, scans: int, law: Any,
-    pair: Any, shift: float,
+    pair: Any, rho: float,
 ) -> float:  # fmt: skip
     """The members of a move on two sides, and both together; the log probability of the last scan's outcome."""
     pair.counts[:], pair.totals[:], pair.sizes[:] = 0, 0.0, 0.0
@@ -90,7 +116,7 @@ def _divide(
     log_q = 0.0
     for scan in range(scans + 1):
         force = not split and scan == scans
-        log_q = _scan(s, rows, members, n, sides, wanted, force, scan == 0, law, pair, shift)
+        log_q = _scan(s, rows, members, n, sides, wanted, force, scan == 0, law, pair, rho / (1.0 - rho))
     pair.counts[:, 2] = pair.counts[:, 0] + pair.counts[:, 1]
     pair.totals[:, 2] = pair.totals[:, 0] + pair.totals[:, 1]
     pair.sizes[2] = pair.sizes[0] + pair.sizes[1]
@@ -105,6 +131,13 @@ def _log_chosen(rows: Any, i: int, own: int, law: Any, tables: Any, pair: Any, s
     w[0], w[1] = 0.0, pair.sizes[1] + shift
     second = densities(rows, i, law, pair, 2, w) + math.log(w[1])
     return -math.log1p(math.exp(min(math.log(rest) + scale - second, 700.0))) if rest > 0.0 else 0.0
+
+
+@inner
+def _log_beta(rho: float, a: float, b: float) -> float:
+    """The log density of a beta law."""
+    constant = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+    return constant + (a - 1.0) * math.log(rho) + (b - 1.0) * math.log1p(-rho)
 
 
 @inner
@@ -157,11 +190,11 @@ def split_merge(
     for move in range(moves):
         if hole == sizes.size:
             return move
-        i = below(s, size)
-        first = np.int64(labels[i])
+        first = _nth_used(sizes, below(s, occupied))
         split = uniform(s) < 0.5
         if (split and sizes[first] < 2) or (not split and occupied < 2):
             continue
+        i = _row(labels, first, below(s, np.int64(sizes[first])))
         second, chosen = first, 0.0
         if not split:
             _other_weights(rows, i, first, law, tables, shift, top, w)
@@ -170,11 +203,17 @@ def split_merge(
         j, n = _gather(s, labels, first, second, i, below(s, np.int64(sizes[second]) - split), members)
         for q in range(n):
             wanted[q] = np.int8(0 if labels[members[q]] == first else 1)
-        log_q = _divide(s, rows, i, j, members, n, sides, wanted, split, scans, law, pair, shift)
+        rho = uniform(s)
+        if not split:
+            first_share = gamma(s, sizes[first])
+            rho = min(max(first_share / (first_share + gamma(s, sizes[second])), 1e-12), 1.0 - 1e-12)
+        log_q = _divide(s, rows, i, j, members, n, sides, wanted, split, scans, law, pair, rho)
         if split:
             chosen = _log_chosen(rows, i, first, law, tables, pair, shift, top, w)
-        log_ratio = _log_ratio(law, pair, urn, occupied if split else occupied - 1)
-        log_ratio += chosen - log_q + math.log((pair.sizes[2] - 1.0) / pair.sizes[1])
+        merged = occupied if split else occupied - 1
+        one, two, both = pair.sizes[0], pair.sizes[1], pair.sizes[2]
+        log_ratio = _log_ratio(law, pair, urn, merged) + _log_beta(rho, one, two) - log_q
+        log_ratio += chosen + math.log(merged / (merged + 1.0) * both / one * (both - 1.0) / two)
         accepted = math.log(uniform(s)) < (log_ratio if split else -log_ratio)
         tally[SPLITS if split else MERGES] += 1
         if accepted:
