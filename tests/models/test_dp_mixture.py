@@ -10,8 +10,11 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import scirocco as sc
-from scirocco.models.dp_mixture import Poisson
+from scirocco.corpora.documents import Documents
+from scirocco.models.dp_mixture import Multinomial, Poisson
 from scirocco.models.dp_mixture.memory import Collapsed
+from scirocco.models.dp_mixture.partition import DirichletProcess
+from scirocco.models.dp_mixture.snapshots import Snapshot
 from scirocco.run import runner
 
 
@@ -329,6 +332,98 @@ def test_a_stream(tmp_path, monkeypatch):
         assert other.score(held) > before
     with pytest.raises(ValueError, match="one collapsed chain"):
         sc.DirichletProcessMixture(sampler="gibbs").partial_fit(counts)
+
+
+def test_a_stream_predicts_clusters_that_its_last_minibatch_does_not_have():
+    counts, z, _ = planted(900, clusters=3, seed=1)
+    model = sc.DirichletProcessMixture(random_state=0).partial_fit(counts[:600])
+    model.partial_fit(counts[600:][z[600:] == z[0]])
+    assert adjusted_rand_score(z, model.predict(counts)) > 0.97
+    assert model.entropy(counts).shape == (900,)
+
+
+def test_a_stream_of_a_table_leaves_out_what_its_first_minibatch_did_not_have():
+    rng = np.random.default_rng(0)
+    z = rng.integers(0, 3, 900)
+    table = np.where(rng.random((900, 8)) < 0.9, z[:, None], rng.integers(0, 3, (900, 8)))
+    model = sc.DirichletProcessMixture("categorical", random_state=0)
+    for first, last in ((0, 3), (3, 300), (300, 900)):
+        model.partial_fit(table[first:last])
+    assert model.n_clusters_ <= 6
+
+
+def test_large_counts():
+    rng = np.random.default_rng(0)
+    counts = rng.poisson(np.where(np.arange(200)[:, None] < 100, 300.0, 330.0), (200, 10))
+    for sampler in ("collapsed", "gibbs"):
+        model = sc.DirichletProcessMixture(
+            Poisson(rate=0.003), base=1.0, sampler=sampler, max_iter=40, n_draws=5, random_state=0
+        ).fit(counts)
+        assert adjusted_rand_score(np.arange(200) < 100, model.labels_) > 0.95
+    with pytest.raises(ValueError, match=r"sum to less than 2\^31"):
+        sc.DirichletProcessMixture().fit(np.full((3, 2), 2**30))
+
+
+@pytest.mark.parametrize("sampler", ["scir", "slice"])
+def test_a_stop_in_the_search_leaves_components_of_its_clusters(data, sampler):
+    scores = []
+    for kind in ("collapsed", sampler):
+        with pytest.warns(UserWarning, match="before the sampler began"):
+            model = sc.DirichletProcessMixture(sampler=kind, max_seconds=1e-6, random_state=0).fit(data[0])
+        scores.append(model.score(data[0]))
+    assert scores[1] == pytest.approx(scores[0], abs=0.5)
+
+
+def test_starts_that_are_given(data):
+    counts, settings = (
+        data[0][:50],
+        {"search": False, "split_merge": False, "max_iter": 1, "n_draws": 1, "random_state": 0},
+    )
+    labels = np.arange(50) % 7
+    drawn = [
+        sc.DirichletProcessMixture(start=start, **settings).fit(counts).posterior_["labels"].values
+        for start in (labels, labels.tolist(), pd.Series(labels), labels * 10**9)
+    ]
+    for other in drawn[1:]:
+        np.testing.assert_array_equal(other, drawn[0])
+    twins = np.repeat(np.eye(2, 4, dtype=int) * 9, 3000, axis=0)
+    chain = Collapsed(
+        *_parts(twins), DirichletProcess(1e-300), seed=0, chain=0, moves=False, start="one", search_passes=0.0
+    )
+    while chain.searching:
+        chain.step()
+    assert chain.clusters.number == 1
+
+
+def _parts(counts):
+    encoding = Multinomial().encoding(counts, None)
+    return encoding.rows(counts), encoding.law(0.1), encoding.counted
+
+
+def test_tables_of_dates_and_intervals(tmp_path):
+    table = pd.DataFrame(
+        {
+            "age": pd.cut(np.arange(60) % 30, 3),
+            "day": pd.date_range("2024-01-01", periods=60),
+            "odd": [True, None, 3] * 20,
+        }
+    )
+    model = sc.DirichletProcessMixture("categorical", max_iter=5, n_draws=2, random_state=0).fit(
+        table, path=tmp_path / "run"
+    )
+    model.save(tmp_path / "model.npz")
+    again = sc.DirichletProcessMixture.load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(again.score_samples(table), model.score_samples(table))
+    with pytest.raises(ValueError, match="the data differ"):
+        sc.resume(tmp_path / "run", table.assign(odd=[False, None, 4] * 20))
+
+
+def test_components_that_are_given_are_taken_as_they_are():
+    law = Multinomial().encoding(np.ones((1, 2), int), None).law(0.1)
+    state = Snapshot.given(np.array([0.75]), np.array([[1.0, 1e-40]]), law)
+    rows = Documents.of(np.array([[2, 3], [1, 0]]))
+    np.testing.assert_allclose(state.scores(rows, 1)[:, 0], np.log(0.75) + np.array([3 * np.log(1e-40), 0.0]))
+    np.testing.assert_allclose(state.scores(rows, 1)[1, 1], np.log(0.25 * 0.5))
 
 
 def test_time_budgets_end_in_every_phase(data):

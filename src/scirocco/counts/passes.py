@@ -77,13 +77,15 @@ class PassEngine(Engine):
         while self.step < until and self.work[0] < self.work[1] and not clock.over:
             if chain.searching and clock.share > 0:
                 self._pace(clock.share)
-            self.whole = False
+            self.whole, searched = False, not chain.sampling
             try:
                 chain.step()
             except FloatingPointError as error:
                 self._reason, finite = str(error), False
                 break
             self.step, self.whole = self.step + 1, True
+            if searched and chain.sampling:  # what was found by a search is no draw
+                self._due = chain.passes + chain.record_every
             if chain.sampling and chain.passes >= self._due:
                 self._due = chain.passes + chain.record_every
                 speed = (chain.passes - before) * self._tokens / max(time.perf_counter() - began, 1e-9)

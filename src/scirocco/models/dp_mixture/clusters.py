@@ -43,10 +43,12 @@ class Clusters:
             new[..., : self.slots] = old
         self.tables = bigger
 
-    def relabel(self, labels: np.ndarray) -> None:
-        """Other labels for all rows, and their counts anew."""
+    def relabel(self, labels: np.ndarray, slots: int | None = None) -> None:
+        """Other labels for all rows, and their counts anew; in so many slots, if that matters."""
         self.labels[:] = labels
-        self.tables = Tables.empty(self.law, max(FIRST_SLOTS, int(labels.max(initial=0)) + 2))
+        self.tables = Tables.empty(
+            self.law, max(FIRST_SLOTS, int(labels.max(initial=0)) + 2) if slots is None else slots
+        )
         count_rows(self.entries, self.labels, 0, self.labels.size, self.tables, self.law.group)
 
     def compressed(self) -> np.ndarray:

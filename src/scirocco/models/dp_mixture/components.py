@@ -7,7 +7,8 @@
 
 A component turns a table into rows of features with numbers, and says which prior its features have: a Dirichlet
 parameter for each group of features, or gamma shapes with a rate. Samplers see nothing else, so that a component of
-your own is a class with ``encoding``: inherit from ``Component`` and give an instance to the model.
+your own is a class with ``encoding``: inherit from ``Component`` and give an instance to the model. Features of a group
+must have neighbouring numbers, and a row has each feature at most once, in order.
 """
 
 from __future__ import annotations
@@ -197,8 +198,17 @@ COMPONENTS: dict[str, Component] = {
 
 def _columns(X: Any) -> list[np.ndarray]:
     if hasattr(X, "iloc"):
-        return [np.asarray(X.iloc[:, j], dtype=object) for j in range(X.shape[1])]
-    return list(np.asarray(X, dtype=object).T)
+        return [_plain(np.asarray(X.iloc[:, j], dtype=object)) for j in range(X.shape[1])]
+    return [_plain(column) for column in np.asarray(X, dtype=object).T]
+
+
+def _plain(column: np.ndarray) -> np.ndarray:
+    """Text, numbers and what is missing as they are, anything else (dates, intervals) by its name: JSON holds them."""
+    out, missing = column.copy(), _missing(column)
+    for i, value in enumerate(column):
+        if not missing[i] and not isinstance(value, str | int | float):
+            out[i] = value.item() if isinstance(value, np.number | np.bool_) else str(value)
+    return out
 
 
 def _missing(column: np.ndarray) -> np.ndarray:
@@ -209,7 +219,7 @@ def _missing(column: np.ndarray) -> np.ndarray:
 
 def _sorted(seen: np.ndarray) -> list[Any]:
     """Different values, in order if they have one; numbers as plain numbers, so that JSON can hold them."""
-    values = list(dict.fromkeys(value.item() if isinstance(value, np.generic) else value for value in seen))
+    values = list(dict.fromkeys(seen))
     try:
         return sorted(values)
     except TypeError:

@@ -3,7 +3,8 @@
 With n_f the counts of the cluster's features, N_g their totals by group, m its rows, (a)_x = a (a + 1) ... (a + x - 1),
 
     Dirichlet    prod_f (base_f + n_f)_{x_f} / prod_g (B_g + N_g)_{x_g}
-    Poisson      r^(N + B) prod_f (base_f + n_f)_{x_f} / (rate + m + 1)^x,     r = (rate + m) / (rate + m + 1)
+    Poisson      r^(N + B) L^x prod_f (base_f + n_f)_{x_f} / (N + B)^x,     r = (rate + m) / (rate + m + 1),
+                                                                            L = (N + B) / (rate + m + 1)
 
 B is the sum of ``base`` over a group. Counts of a multinomial are one group; a table of categorical columns has one for
 each column. Rows are sequences of events: no multinomial coefficients, and no factorials of a Poisson law.
@@ -61,31 +62,48 @@ def densities(rows: Any, i: int, law: Any, tables: Any, slots: int, w: Any) -> f
     """``w[k]`` times the density of row i in cluster k, over a common number whose logarithm is returned."""
     starts, words, numbers = rows
     scale, factors, place, last = 0.0, 0, 0, -1
-    if law.rate > 0.0:
-        for k in range(slots):
-            m = law.rate + tables.sizes[k]
-            w[k] *= (m / (m + 1.0)) ** (law.totals[0] + tables.totals[0, k])
+    poisson = law.rate > 0.0
+    if poisson:
+        scale = _by_totals(rows, i, law, tables, slots, w)
     for e in range(starts[i], starts[i + 1]):
         f = words[e]
         g = law.group[f]
         place = place if g == last else 0
         last = g
         for t in range(numbers[e]):
-            above = law.base[f] + t
-            if law.rate > 0.0:
-                below = law.rate + 1.0
-                for k in range(slots):
-                    w[k] *= (tables.counts[f, k] + above) / (tables.sizes[k] + below)
-            else:
-                below = law.totals[g] + place
-                for k in range(slots):
-                    w[k] *= (tables.counts[f, k] + above) / (tables.totals[g, k] + below)
+            above, below = law.base[f] + t, law.totals[g] + (0 if poisson else place)
+            for k in range(slots):
+                w[k] *= (tables.counts[f, k] + above) / (tables.totals[g, k] + below)
             place += 1
             factors += 1
             if factors == FOLD:
                 factors = 0
                 scale += _rescaled(w, slots)
     return scale
+
+
+@inner
+def _log_total(rows: Any, i: int, law: Any, tables: Any, k: int) -> float:
+    """What a row's total says of a cluster of Poisson rows."""
+    starts, _, numbers = rows
+    m, total = law.rate + tables.sizes[k], law.totals[0] + tables.totals[0, k]
+    found, rate = total * math.log(m / (m + 1.0)), math.log(total / (m + 1.0))
+    for e in range(starts[i], starts[i + 1]):
+        found += numbers[e] * rate
+    return found
+
+
+@inner
+def _by_totals(rows: Any, i: int, law: Any, tables: Any, slots: int, w: Any) -> float:
+    """``w[k]`` times that, over a common number whose logarithm is returned."""
+    largest = -np.inf
+    for k in range(slots):
+        if w[k] > 0.0:
+            largest = max(largest, _log_total(rows, i, law, tables, k))
+    for k in range(slots):
+        if w[k] > 0.0:
+            w[k] *= math.exp(_log_total(rows, i, law, tables, k) - largest)
+    return largest
 
 
 @inner
@@ -105,22 +123,17 @@ def odds(rows: Any, i: int, law: Any, tables: Any) -> float:
     """The density of row i in the first of two clusters over that in the second."""
     starts, words, numbers = rows
     logs, ratio, factors, place, last = 0.0, 1.0, 0, 0, -1
-    if law.rate > 0.0:
-        for k in range(2):
-            m, exponent = law.rate + tables.sizes[k], law.totals[0] + tables.totals[0, k]
-            logs += (1 - 2 * k) * exponent * math.log(m / (m + 1.0))
+    poisson = law.rate > 0.0
+    if poisson:
+        logs = _log_total(rows, i, law, tables, 0) - _log_total(rows, i, law, tables, 1)
     for e in range(starts[i], starts[i + 1]):
         f = words[e]
         g = law.group[f]
         place = place if g == last else 0
         last = g
         for t in range(numbers[e]):
-            above = law.base[f] + t
-            if law.rate > 0.0:
-                first, second = tables.sizes[0] + law.rate + 1.0, tables.sizes[1] + law.rate + 1.0
-            else:
-                below = law.totals[g] + place
-                first, second = tables.totals[g, 0] + below, tables.totals[g, 1] + below
+            above, below = law.base[f] + t, law.totals[g] + (0 if poisson else place)
+            first, second = tables.totals[g, 0] + below, tables.totals[g, 1] + below
             ratio *= (tables.counts[f, 0] + above) * second / ((tables.counts[f, 1] + above) * first)
             place += 1
             factors += 1

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from scirocco.counts.passes import PassEngine
+from scirocco.models.dp_mixture.split_merge import MERGED, MERGES, SPLIT, SPLITS
 from scirocco.run.second_half import Values
 from scirocco.run.store import Variable
 from scirocco.run.trace import STATS
@@ -53,6 +54,6 @@ class MixtureEngine(PassEngine):
         sizes, counts = chain.statistics()
         partition: Values = {
             BASE: chain.clusters.law.base.copy(), LABELS: chain.labels(), SIZES: sizes, COUNTS: counts,
-            ACCEPTED: np.asarray(chain.tally[[1, 3]].sum() / max(1, chain.tally[[0, 2]].sum())),
+            ACCEPTED: np.asarray(chain.tally[[SPLIT, MERGED]].sum() / max(1, chain.tally[[SPLITS, MERGES]].sum())),
         }  # fmt: skip
         return known, known | partition

@@ -157,6 +157,7 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
             kind = home.meta["sampler"]  # "auto" was decided when the run began
         elif isinstance(kind, str) and kind == "auto":
             kind = "collapsed" if rows.words.size < SEVERAL_THREADS else "gibbs"
+        _require_countable(rows.word_counts())
         if not rows.tokens:
             raise ValueError("there is nothing in the rows: every count is 0, or every entry is missing")
         fit_mixture(self, rows, kind, home)
@@ -170,7 +171,8 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
 
         The first 20,000 rows are kept, allocated anew with every minibatch, and searched again when they have doubled.
         There is one draw, which the next minibatch changes. After ``fit`` or ``load`` the stream goes on from the last
-        draw.
+        draw. Of a table the first minibatch says which categories there are; others are left out as if missing. What
+        else is said of the search and its start, of moves and budgets is for ``fit``.
         """
         del y
         began = time.perf_counter()
@@ -180,6 +182,9 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
         if not (isinstance(self.sampler, str) and self.sampler in ("auto", "collapsed")) or self.n_chains > 1:
             raise ValueError("partial_fit has one collapsed chain: leave sampler and n_chains as they are")
         stream = getattr(self, "_stream", None) or self._begun_stream()
+        rows = _only(rows, self.encoding_.counted)
+        before = 0 if stream.tables is None else stream.tables.counts.sum(axis=1, dtype=np.int64)
+        _require_countable(before + rows.word_counts())
         labels = stream.follow(rows)
         order = np.flatnonzero(stream.tables.sizes)  # clusters keep their numbers, but for gaps
         rank = np.zeros(stream.tables.sizes.size, np.int32)
@@ -228,10 +233,12 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
 
     @property
     def _base_way(self) -> str | None:
-        way = {False: None, True: "full"}.get(self.learn_base, self.learn_base)
-        if way is not None:
-            require_choice("learn_base", way, WAYS)
-        return way
+        if isinstance(self.learn_base, bool | np.bool_):
+            return "full" if self.learn_base else None
+        if not isinstance(self.learn_base, str):
+            raise TypeError(f"learn_base must be True, False or one of {', '.join(WAYS)}; got {self.learn_base!r}")
+        require_choice("learn_base", self.learn_base, WAYS)
+        return self.learn_base
 
     def _rows(self, X: Any, *, reset: bool) -> Documents:
         component = self._component
@@ -377,3 +384,18 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
     def load(cls, path: str | Path) -> DirichletProcessMixture:
         """A model written by ``save``."""
         return storage.read(cls, Path(path))
+
+
+def _require_countable(counts: np.ndarray) -> None:
+    """Counts of a cluster are 32 bits wide."""
+    if counts.size and counts.max() >= 2**31:
+        raise ValueError(f"the counts of a column must sum to less than 2^31; got {counts.max():.4g}")
+
+
+def _only(rows: Documents, counted: np.ndarray) -> Documents:
+    """Rows without features that stand for what was never seen."""
+    known = counted[rows.words]
+    if known.all():
+        return rows
+    ends = np.concatenate([[0], np.cumsum(known)])
+    return Documents(ends[rows.starts], rows.words[known], rows.numbers[known], rows.width)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import zlib
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,7 @@ from scirocco.models.dp_mixture.engine import BASE, CONCENTRATION, COUNTS, LABEL
 from scirocco.models.dp_mixture.memory import Blocked, Collapsed
 from scirocco.models.dp_mixture.partition import DirichletProcess, FiniteMixtures, PartitionLaw
 from scirocco.models.dp_mixture.results import Found
-from scirocco.models.dp_mixture.search import RANDOM_CLUSTERS
+from scirocco.models.dp_mixture.search import MOVING, RANDOM_CLUSTERS
 from scirocco.models.dp_mixture.slice_sampler import SliceSampler
 from scirocco.models.home import Home
 from scirocco.run.trace import Trace
@@ -30,7 +31,8 @@ STICKS: dict[str, tuple[SimplexSampler, SimplexSampler]] = {
 }
 STREAM_BATCH = 1000  # rows of a minibatch of the stochastic samplers
 SEARCH_SHARE = 0.4  # of the passes, at most
-LABEL_BYTES, MOST_DRAWS, FEWEST_DRAWS = 2**28, 100, 10  # of the draws of labels; how many if that is not said
+DRAW_BYTES, MOST_DRAWS, FEWEST_DRAWS = 2**28, 100, 10  # of draws; how many if that is not said
+TYPICAL_CLUSTERS = 50
 
 
 def fit_mixture(model: Any, rows: Documents, kind: Any, home: Home) -> None:
@@ -39,8 +41,9 @@ def fit_mixture(model: Any, rows: Documents, kind: Any, home: Home) -> None:
     workers = min(model.n_chains, model._threads)
     threads = max(1, model._threads // workers)
     draws = model.n_draws
-    if draws is None:  # the runner may hold twice as many
-        draws = int(np.clip(LABEL_BYTES // (8 * model.n_chains * rows.size), FEWEST_DRAWS, MOST_DRAWS))
+    if draws is None:  # the runner may hold twice as many; of clusters nobody knows the number
+        size = 8 * model.n_chains * (rows.size + TYPICAL_CLUSTERS * rows.width)
+        draws = int(np.clip(DRAW_BYTES // size, FEWEST_DRAWS, MOST_DRAWS))
     engines = [
         MixtureEngine(
             partial(make_chain, model, rows, kind, seed, number, threads), number, draws=draws, passes=model.max_iter,
@@ -49,9 +52,8 @@ def fit_mixture(model: Any, rows: Documents, kind: Any, home: Home) -> None:
         for number in range(model.n_chains)
     ]  # fmt: skip
     name = kind if isinstance(kind, str) else type(kind).__name__
-    trace = home.run(
-        engines, model, rows.fingerprint(), seed=seed, sampler=name, seconds=model.max_seconds, workers=workers
-    )
+    data = rows.fingerprint() | {"features": zlib.crc32(repr(model.encoding_.categories).encode())}
+    trace = home.run(engines, model, data, seed=seed, sampler=name, seconds=model.max_seconds, workers=workers)
     keep(model, engines, trace)
 
 
@@ -62,13 +64,18 @@ def keeps(model: Any, kind: Any) -> bool:
     return bool(model.allocations == "kept")
 
 
+def given_start(start: Any) -> Any:
+    """The name of a start, or labels without gaps."""
+    return start if isinstance(start, str) else np.unique(np.asarray(start), return_inverse=True)[1].astype(np.int32)
+
+
 def make_chain(model: Any, rows: Documents, kind: Any, seed: int, number: int, threads: int) -> Any:
     """The sampler of one chain at its start."""
     law, counted = model.encoding_.law(model.base), model.encoding_.counted
     common: dict[str, Any] = {"seed": seed, "chain": number, "threads": threads}
     searched: dict[str, Any] = {
-        "learn_base": model._base_way, "moves": model.split_merge, "start": model.start,
-        "search_passes": SEARCH_SHARE * model.max_iter if model.search else 0.0,
+        "learn_base": model._base_way, "moves": model.split_merge, "start": given_start(model.start),
+        "search_passes": SEARCH_SHARE * model.max_iter / (1 + MOVING) if model.search else 0.0,
     }  # fmt: skip
     if isinstance(kind, str) and kind in IN_MEMORY:
         return IN_MEMORY[kind](
@@ -77,7 +84,7 @@ def make_chain(model: Any, rows: Documents, kind: Any, seed: int, number: int, t
     sampler, sticks = STICKS[kind] if isinstance(kind, str) else (kind, kind)
     sticks = sticks if model.stick_sampler is None else model.stick_sampler
     kept = keeps(model, kind)
-    first, start = None, model.start
+    first, start = None, given_start(model.start)
     if model.search or (isinstance(start, str) and start == "sequential"):
         first = Collapsed(rows, law, counted, partition_law(model), **common, **searched)
     elif isinstance(start, str):

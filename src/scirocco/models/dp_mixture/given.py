@@ -4,12 +4,13 @@
 
 With slices u only finitely many of infinitely many components matter: those above the smallest of them (Walker 2007).
 Where the number of components is finite, there are none, and p(z_i = k) is proportional to pi_k f(x_i | theta_k).
-Components are the means of their features: proportions of a Dirichlet family, rates of a Poisson one, which has the
-factor exp(-sum of the rates) in ``constants``.
+Components are proportions of features. A Poisson one has a total rate L too, and the factor exp(-L) L^x for a row with
+x events; ``rates`` are 0 for Dirichlet families.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -48,9 +49,24 @@ def products(rows: Any, i: int, components: Any, w: Any) -> None:
                     w /= largest
 
 
+@inner
+def _by_totals(rows: Any, i: int, rates: Any, w: Any) -> None:
+    """``w[k]`` times exp(-L) L^x, over a common number."""
+    starts, _, numbers = rows
+    events, largest = 0.0, -np.inf
+    for e in range(starts[i], starts[i + 1]):
+        events += numbers[e]
+    for k in range(w.size):
+        if w[k] > 0.0:
+            largest = max(largest, events * math.log(rates[k]) - rates[k])
+    for k in range(w.size):
+        if w[k] > 0.0:
+            w[k] *= math.exp(events * math.log(rates[k]) - rates[k] - largest)
+
+
 @jit
 def allocate(
-    key: Any, step: int, first: int, last: int, chosen: Any, rows: Any, labels: Any, components: Any, constants: Any,
+    key: Any, step: int, first: int, last: int, chosen: Any, rows: Any, labels: Any, components: Any, rates: Any,
     weights: Any, u: Any, sliced: bool,
 ) -> None:  # fmt: skip
     """New labels of the ``chosen`` rows, blocks ``first`` to ``last`` of them."""
@@ -61,7 +77,9 @@ def allocate(
             i = chosen[q]
             for k in range(w.size):
                 share = weights[k] if not sliced or u[q] == 0.0 else 1.0
-                w[k] = constants[k] * share if weights[k] > u[q] else 0.0
+                w[k] = share if weights[k] > u[q] else 0.0
+            if rates[0] > 0.0:
+                _by_totals(rows, i, rates, w)
             products(rows, i, components, w)
             if w.sum() > 0.0:  # all densities may underflow for a row that has no cluster yet
                 labels[i] = drawn(s, w, w.size)

@@ -68,8 +68,7 @@ class Collapsed:
         self.borders = np.unique(np.linspace(0, rows.size, pieces + 1).astype(np.int64))
         self.position, self.sampled = 0, 0.0
         self.record_every = 1.0
-        given = start[self.order] if isinstance(start, np.ndarray) else start
-        self.search = Search(self, given, passes=search_passes)
+        self.search = Search(self, start if isinstance(start, str) else start[self.order], passes=search_passes)
 
     def _pieces(self) -> int:
         """Minibatches in a pass."""
@@ -220,8 +219,8 @@ class Collapsed:
         self.tally = arrays["tally"].copy()
         law = self.given_law
         self.clusters.law = Law.of(arrays["base"].copy(), law.group, self.counted, law.rate)
-        self.clusters.relabel(arrays["z"])
-        self.clusters.make_room(int(arrays["facts"][3]))  # when room is short, streams of random numbers are counted on
+        # As many slots as there were: when room is short, another stream of random numbers is opened.
+        self.clusters.relabel(arrays["z"], int(arrays["facts"][3]))
         self.search.unpack(part(arrays, "search"))
 
 
@@ -247,12 +246,12 @@ class Blocked(Collapsed):
             call = self.next_call()
             self._over(chosen, lambda a, b: draw_levels(self.key, call, a, b, chosen, clusters.labels, weights, u))
             weights = self._with_sticks(rng, weights, masses[-1] / masses.sum(), float(u.min()))
-        components, constants = self._components(weights)
+        components, rates = self._components(weights)
         old, call = clusters.labels[begin:end].copy(), self.next_call()
         self._over(
             chosen,
             lambda a, b: allocate(
-                self.key, call, a, b, chosen, clusters.entries, clusters.labels, components, constants, weights, u,
+                self.key, call, a, b, chosen, clusters.entries, clusters.labels, components, rates, weights, u,
                 not finite,
             ),
         )  # fmt: skip
@@ -291,18 +290,16 @@ class Blocked(Collapsed):
         return found
 
     def _components(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Draws of the components that have weight, feature x slot, and the constants of their densities."""
+        """Draws of the components that have weight, feature x slot, and their rates if they have some."""
         tables, law = self.clusters.tables, self.clusters.law
         slots = np.flatnonzero(weights)
         theta = draw_gammas(self.key, self.next_call(), law.base[:, None] + tables.counts[:, slots], self.threads)
         theta[~self.counted] = 0.0
-        components, constants = np.zeros((law.base.size, weights.size)), np.zeros(weights.size)
-        if law.rate:
-            components[:, slots] = theta / (law.rate + tables.sizes[slots])
-            constants[slots] = np.exp(-components[:, slots].sum(axis=0))
-            return components, constants
+        components, rates = np.zeros((law.base.size, weights.size)), np.zeros(weights.size)
         starts = np.flatnonzero(np.r_[True, np.diff(law.group[self.counted]) != 0])
-        totals = np.add.reduceat(theta[self.counted], starts, axis=0)
-        components[:, slots] = theta / np.maximum(totals, 1e-300)[law.group]
-        constants[slots] = 1.0
-        return components, constants
+        totals = np.maximum(np.add.reduceat(theta[self.counted], starts, axis=0), 1e-300)
+        components[:, slots] = theta / totals[law.group]
+        if law.rate:
+            rates[:] = 1.0  # of slots without weight, where it does not matter
+            rates[slots] = totals[0] / (law.rate + tables.sizes[slots])
+        return components, rates

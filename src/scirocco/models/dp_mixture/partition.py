@@ -22,6 +22,7 @@ import numpy as np
 from scipy.special import gammaln, logsumexp
 
 LOG_CONTINUE, LOG_STOP = np.log(0.9), np.log(0.1)  # of the geometric law of the number of components
+REMEMBERED = 8  # urns
 MOST_TERMS = 4000  # of V; they fall at least as fast as 0.9^k
 
 
@@ -68,22 +69,25 @@ class FiniteMixtures:
         self.concentration = concentration
         self._known: dict[tuple[int, int], Urn] = {}
 
-    def log_v(self, rows: int, most: int) -> np.ndarray:
-        """log V_N(t) for t = 0 to ``most``."""
+    def log_v(self, rows: int, most: int, least: int = 0) -> np.ndarray:
+        """log V_N(t) for t = ``least`` to ``most``."""
         k = np.arange(1, most + MOST_TERMS)
         common = LOG_STOP + (k - 1) * LOG_CONTINUE + gammaln(self.concentration * k)
         common = common + gammaln(k + 1) - gammaln(self.concentration * k + rows)
-        found = np.empty(most + 1)
-        for t in range(most + 1):
-            first = max(t, 1) - 1
-            found[t] = logsumexp(common[first:] - gammaln(k[first:] - t + 1))
-        return found
+        return np.array([self._summed(common, k, t) for t in range(least, most + 1)])
+
+    @staticmethod
+    def _summed(common: np.ndarray, k: np.ndarray, t: int) -> float:
+        first = max(t, 1) - 1
+        return float(logsumexp(common[first:] - gammaln(k[first:] - t + 1)))
 
     def urn(self, rows: int, most: int) -> Urn:
         """For the last of so many rows, beside at most ``most`` clusters."""
         if (rows, most) not in self._known:
             v = self.log_v(rows, most + 1)
-            self._known = {(rows, most): Urn(self.concentration, self.concentration * np.exp(np.diff(v)))}
+            self._known[rows, most] = Urn(self.concentration, self.concentration * np.exp(np.diff(v)))
+            if len(self._known) > REMEMBERED:
+                del self._known[next(iter(self._known))]
         return self._known[rows, most]
 
     def learn(self, rng: np.random.Generator, rows: int, clusters: int) -> None:
@@ -92,7 +96,7 @@ class FiniteMixtures:
     def log_probability(self, sizes: np.ndarray) -> float:
         """Of a partition into clusters of these sizes."""
         gamma, t = self.concentration, len(sizes)
-        v = self.log_v(int(sizes.sum()), t)[t]
+        v = self.log_v(int(sizes.sum()), t, t)[0]
         return float(v + np.sum(gammaln(gamma + sizes) - gammaln(gamma)))
 
     def component_numbers(self, rows: int, clusters: int) -> tuple[np.ndarray, np.ndarray]:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
 
 from scirocco.core.checks import require_choice, require_count
 from scirocco.core.seeds import Purpose, generator
 from scirocco.models.dp_mixture.density import Law
-from scirocco.models.dp_mixture.snapshots import Snapshot, overlaps
+from scirocco.models.dp_mixture.snapshots import Snapshot, overlap
 from scirocco.partitions import CredibleBall, PointPartition, co_clustering, credible_ball, point_partition
 from scirocco.partitions.losses import distances
 from scirocco.run import convergence
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 
 SEARCHED_ROWS = 10_000  # of which a point partition is sought; the others join where their draws say
 SEARCHED_DRAWS = 100
-PROFILE_DRAWS = 4  # of the parameters for each draw of the partition
+PROFILE_DRAWS, PROFILE_CELLS = 4, 10**7  # of the parameters for each draw of the partition; numbers to hold, about
 COMPARED_ROWS, COMPARED_DRAWS = 5000, 10  # for distances between chains
+MIXED = 1.1  # R-hat of the number of clusters, at most, of chains that agree
 PARTED, SLACK = 1.5, 0.1  # chains may be so many times as far apart as draws of one, and so many bits
 
 
@@ -114,9 +116,10 @@ class ChainAgreement:
 
     @property
     def agreed(self) -> bool:
-        """Whether draws of different chains are about as near as those of one."""
+        """Whether draws of different chains are about as near as those of one, with as many clusters."""
         apart = self.between[~np.eye(self.chains, dtype=bool)]
-        return bool(self.chains > 1 and apart.max() <= PARTED * self.within.mean() + SLACK)
+        near = self.chains > 1 and apart.max() <= PARTED * self.within.mean() + SLACK
+        return bool(near and not self.rhat > MIXED)
 
     def __str__(self) -> str:
         if self.chains == 1:
@@ -207,8 +210,9 @@ class Results:
         total = np.zeros((draws.shape[1], int(point.max()) + 1))
         for own in draws:
             table = np.zeros((int(own.max()) + 1, total.shape[1]))
-            np.add.at(table, (own[some], point), 1.0)
-            total += (table / np.maximum(table.sum(axis=1, keepdims=True), 1.0))[own]
+            found = overlap(own[some], point, total.shape[1])
+            table[: len(found)] = found  # the last clusters may have none of these rows
+            total += table[own]
         return total / len(draws)
 
     @property
@@ -248,15 +252,20 @@ class Results:
             every = np.arange(self.labels_.size)
             chances = self._joined(self._drawn.draws, every, self.labels_)
         else:
+            check_is_fitted(self, "posterior_")
             chances = self._shares(self._rows(X, reset=False))
         with np.errstate(divide="ignore", invalid="ignore"):
             return -np.where(chances > 0, chances * np.log2(chances), 0.0).sum(axis=1)
 
     def _shares(self, rows: Any) -> np.ndarray:
         """The probability of each cluster of the point partition and, last, of one not seen yet."""
-        total = np.zeros((rows.size, self.n_clusters_ + 1))
-        snapshots = self._snapshots
-        for snapshot, table in zip(snapshots, overlaps(self._drawn.draws, self.labels_, self.n_clusters_), strict=True):
+        found = self._drawn
+        if found.stream:
+            return self._snapshots[0].shares(rows, self._threads)
+        labels, number = self.labels_, self.n_clusters_
+        tables = found.once("overlaps", lambda: [overlap(own, labels, number) for own in found.draws])
+        total = np.zeros((rows.size, number + 1))
+        for snapshot, table in zip(self._snapshots, tables, strict=True):
             own = snapshot.shares(rows, self._threads)
             total[:, :-1] += own[:, :-1] @ table
             total[:, -1] += own[:, -1]
@@ -284,9 +293,11 @@ class Results:
         encoding, labels, number = self.encoding_, self.labels_, self.n_clusters_
         shown = np.flatnonzero(encoding.counted)
         rng = generator(self._fixed_seed(), Purpose.MIXTURE_SAMPLE, 1)
+        snapshots, labelled = self._snapshots, self._drawn.draws
+        wanted = int(np.clip(PROFILE_CELLS // max(1, number * shown.size), 20, PROFILE_DRAWS * len(snapshots)))
         draws = np.stack([
-            self._cluster_means(snapshot, own, labels, number, shown, rng)
-            for snapshot, own in zip(self._snapshots, self._drawn.draws, strict=True) for _ in range(PROFILE_DRAWS)
+            self._cluster_means(snapshots[k % len(snapshots)], labelled[k % len(snapshots)], labels, number, shown, rng)
+            for k in np.linspace(0, PROFILE_DRAWS * len(snapshots) - 1, wanted).astype(int)
         ])  # fmt: skip
         sizes = np.asarray(self._drawn.sizes[0][0]) if self._drawn.stream else np.bincount(labels, minlength=number)
         mean = draws.mean(axis=0)

@@ -52,7 +52,8 @@ class Search:
         self._start, self._began = start, False
         aside = min(int(ASIDE * chain.size), MOST_ASIDE) if passes and chain.size >= FEWEST else 0
         self.most = chain.size - aside
-        self.level = min(self.most, FIRST_ROWS) if isinstance(start, str) and start == "one" else self.most
+        parts = passes > 0 and isinstance(start, str) and start == "one"
+        self.level = min(self.most, FIRST_ROWS) if parts else self.most
         self._left, self._failed, self._quiet = 0, 0, 0  # sweeps to make; splits, moves without success
         self._trying, self._moving, self._hurry = False, False, False
         self._before = np.empty(0, np.int32)  # labels before clusters were split
@@ -66,6 +67,8 @@ class Search:
         """One sweep and what is due after it."""
         if not self._began:
             self._begin()
+        elif self._hurry and not self._moving:
+            self._give_up()
         elif self._moving:
             self._move()
         elif self._left:
@@ -73,17 +76,24 @@ class Search:
             self._left -= 1
         elif self._trying:
             self._judge()
-        elif self._hurry or self.work >= self.passes:
+        elif self.work >= self.passes:
             self._bring_in()
         else:
             self._split()
+
+    def _give_up(self) -> None:
+        """Time is up: clusters as they were before the last try, and all rows."""
+        if self._trying:
+            self.chain.clusters.relabel(self._before)
+        self._left, self._trying = 0, False
+        self._bring_in()
 
     def _begin(self) -> None:
         self._began = True
         clusters, rng = self.chain.clusters, generator(self.chain.seed, Purpose.MIXTURE_SEARCH, self.chain.chain, 0)
         labels = np.full(self.chain.size, -1, np.int32)
         start = self._start
-        if isinstance(start, np.ndarray):
+        if not isinstance(start, str):
             labels[: self.most] = start[: self.most]
         elif start == "one":
             labels[: self.level] = 0

@@ -237,16 +237,20 @@ class SliceSampler:
     def _search(self, first: Collapsed) -> None:
         first.step()
         if not first.searching:
-            self.clusters.relabel(first.labels())
-            self.partition.concentration = first.partition.concentration
-            self.first, self.searched = None, first.passes
-            self.parts = self._made(max(FIRST_COMPONENTS, self.clusters.slots))
+            self._begin_after(first)
 
     def finish_search(self) -> None:
         """End it with what it has."""
         if self.first is not None:
-            self.first.search.finish()
-            self.clusters.relabel(self.first.labels())
+            self.first.finish_search()
+            self._begin_after(self.first)
+
+    def _begin_after(self, first: Collapsed) -> None:
+        """Go on where the search has ended; its streams of random numbers have the same key."""
+        self.clusters.relabel(first.labels())
+        self.partition.concentration, self.calls = first.partition.concentration, first.calls
+        self.first, self.searched = None, first.passes
+        self.parts = self._made(max(FIRST_COMPONENTS, self.clusters.slots))
 
     @property
     def _last(self) -> int:
@@ -292,10 +296,10 @@ class SliceSampler:
         theta = self.parts[1].weights.theta
         components = theta / np.maximum(theta.sum(axis=0), LEAST)
         old, call = clusters.labels[chosen], self._call()
-        constants = np.ones(weights.size)
+        rates = np.zeros(weights.size)
         over_blocks(
             lambda a, b: allocate(
-                self.key, call, a, b, chosen, clusters.entries, clusters.labels, components, constants, weights, u, True
+                self.key, call, a, b, chosen, clusters.entries, clusters.labels, components, rates, weights, u, True
             ),
             blocks, self.threads,
         )  # fmt: skip

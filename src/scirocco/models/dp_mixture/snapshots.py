@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ from scirocco.corpora.documents import Documents
 from scirocco.models.dp_mixture.density import Law, Tables, log_scores
 from scirocco.models.dp_mixture.partition import PartitionLaw
 
-CERTAIN = 1e15  # counts of a component that is given: its base measure and the row itself change nothing
+CERTAIN = 1e280  # counts of a component that is given: its base measure and the row itself change nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,8 +28,7 @@ class Snapshot:
         number = sizes.size
         tables = Tables.empty(law, number + 1)
         tables.sizes[:number], tables.counts[:, :number] = sizes, counts.T
-        for g in range(law.totals.size):
-            tables.totals[g] = tables.counts[law.group == g].sum(axis=0)
+        np.add.at(tables.totals, law.group, tables.counts)
         urn = partition.urn(int(sizes.sum()) + 1, number)
         weights = np.append(sizes + urn.shift, urn.fresh[number])
         return cls(law, tables, weights / weights.sum())
@@ -53,13 +52,14 @@ class Snapshot:
 
 def log_predictive(snapshots: Sequence[Snapshot], rows: Documents, threads: int | None) -> np.ndarray:
     """The log density of rows, averaged over draws."""
-    each = [np.logaddexp.reduce(snapshot.scores(rows, threads), axis=1) for snapshot in snapshots]
-    return np.asarray(np.logaddexp.reduce(each, axis=0) - np.log(len(each)))
+    total = np.full(rows.size, -np.inf)
+    for snapshot in snapshots:
+        total = np.logaddexp(total, np.logaddexp.reduce(snapshot.scores(rows, threads), axis=1))
+    return np.asarray(total - np.log(len(snapshots)))
 
 
-def overlaps(labels: np.ndarray, point: np.ndarray, clusters: int) -> Iterator[np.ndarray]:
-    """For each draw of labels (draw, row): which share of its clusters lies in which of ``point``, (cluster, point)."""
-    for own in labels:
-        table = np.zeros((int(own.max()) + 1, clusters))
-        np.add.at(table, (own, point), 1.0)
-        yield table / np.maximum(table.sum(axis=1, keepdims=True), 1.0)
+def overlap(own: np.ndarray, point: np.ndarray, clusters: int) -> np.ndarray:
+    """Which share of the clusters of a draw lies in which of a partition ``point``, (cluster, point)."""
+    number = int(own.max()) + 1
+    table = np.bincount(own.astype(np.int64) * clusters + point, minlength=number * clusters).reshape(number, clusters)
+    return table / np.maximum(table.sum(axis=1, keepdims=True), 1)

@@ -130,7 +130,10 @@ def _log_chosen(rows: Any, i: int, own: int, law: Any, tables: Any, pair: Any, s
     rest = w[:top].sum()
     w[0], w[1] = 0.0, pair.sizes[1] + shift
     second = densities(rows, i, law, pair, 2, w) + math.log(w[1])
-    return -math.log1p(math.exp(min(math.log(rest) + scale - second, 700.0))) if rest > 0.0 else 0.0
+    if rest == 0.0:
+        return 0.0
+    against = math.log(rest) + scale - second
+    return -against if against > 700.0 else -math.log1p(math.exp(against))
 
 
 @inner
