@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from scirocco.corpora.documents import Documents
-from scirocco.models.dp_mixture.density import Law, Tables, count_rows, entries_of
+from scirocco.models.dp_mixture.density import Law, Tables, count_rows, entries_of, log_marginals
+from scirocco.models.dp_mixture.partition import PartitionLaw
 
 FIRST_SLOTS = 16
 
@@ -57,3 +58,13 @@ class Clusters:
         rank = np.empty(self.slots + 1, np.int32)
         rank[order], rank[-1] = np.arange(self.slots), -1
         return rank[self.labels]
+
+    def statistics(self) -> tuple[np.ndarray, np.ndarray]:
+        """Sizes and counts (cluster, feature) of the clusters, in the order of ``compressed``."""
+        order = np.argsort(-self.tables.sizes, kind="stable")[: self.number]
+        return self.tables.sizes[order].astype(np.int64), np.ascontiguousarray(self.tables.counts[:, order].T)
+
+    def log_density(self, partition: PartitionLaw) -> float:
+        """log p(rows, partition)."""
+        found = partition.log_probability(self.tables.sizes[self.used])
+        return float(found + log_marginals(self.law, self.tables).sum())

@@ -47,7 +47,7 @@ class MixtureEngine(PassEngine):
         known: Values = {
             NUMBER: np.asarray(float(chain.clusters.number)),
             CONCENTRATION: np.asarray(float(chain.partition.concentration)),
-            DENSITY: np.asarray(chain.log_density()),
+            DENSITY: np.asarray(chain.clusters.log_density(chain.partition)),
         }
         if not draw:
             return known, {}

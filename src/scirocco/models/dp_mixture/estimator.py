@@ -29,7 +29,7 @@ from scirocco.models.dp_mixture.search import STARTS
 from scirocco.models.dp_mixture.snapshots import log_predictive
 from scirocco.models.dp_mixture.stream import Stream
 from scirocco.models.home import Home
-from scirocco.models.lda.growing import COUNTS, names_of, refuse_text
+from scirocco.models.inputs import COUNTS, names_of, refuse_text
 from scirocco.run.trace import Summary, table_of
 from scirocco.simplex import SCIRCV, Exact, SimplexSampler
 

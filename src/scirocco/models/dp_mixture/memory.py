@@ -28,7 +28,7 @@ from scirocco.corpora.documents import Documents
 from scirocco.models.dp_mixture import collapsed
 from scirocco.models.dp_mixture.base_measure import learnt_base
 from scirocco.models.dp_mixture.clusters import Clusters
-from scirocco.models.dp_mixture.density import ROWS, Law, log_marginals
+from scirocco.models.dp_mixture.density import ROWS, Law
 from scirocco.models.dp_mixture.given import allocate, draw_levels, move_rows
 from scirocco.models.dp_mixture.partition import FiniteMixtures, PartitionLaw
 from scirocco.models.dp_mixture.search import Search
@@ -183,15 +183,7 @@ class Collapsed:
 
     def statistics(self) -> tuple[np.ndarray, np.ndarray]:
         """Sizes and counts (cluster, feature) of the clusters, in the order of ``labels``."""
-        tables = self.clusters.tables
-        order = np.argsort(-tables.sizes, kind="stable")[: self.clusters.number]
-        return tables.sizes[order].astype(np.int64), np.ascontiguousarray(tables.counts[:, order].T)
-
-    def log_density(self) -> float:
-        """log p(rows, partition)."""
-        tables = self.clusters.tables
-        found = self.partition.log_probability(tables.sizes[self.clusters.used])
-        return float(found + log_marginals(self.clusters.law, tables).sum())
+        return self.clusters.statistics()
 
     # Keeping.
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scirocco.core.seeds import Purpose, generator
-from scirocco.models.dp_mixture.density import Tables, log_scores
+from scirocco.models.dp_mixture.snapshots import Snapshot, log_predictive
 
 if TYPE_CHECKING:
     from scirocco.models.dp_mixture.memory import Collapsed
@@ -121,14 +121,8 @@ class Search:
     def _predicted(self) -> np.ndarray:
         """log predictive densities of the rows put aside."""
         chain = self.chain
-        clusters = chain.clusters
-        urn = chain.partition.urn(self.level + 1, clusters.slots)
-        used = clusters.used
-        tables = Tables(*(np.append(t[..., used], np.zeros_like(t[..., :1]), axis=-1) for t in clusters.tables))
-        weights = np.append(clusters.tables.sizes[used] + urn.shift, urn.fresh[used.size])
-        rows = clusters.rows.take(slice(self.most, chain.size))
-        scores = log_scores(rows, clusters.law, tables, weights / weights.sum(), chain.threads)
-        return np.logaddexp.reduce(scores, axis=1)
+        state = Snapshot.of(*chain.clusters.statistics(), chain.clusters.law, chain.partition)
+        return log_predictive([state], chain.clusters.rows.take(slice(self.most, chain.size)), chain.threads)
 
     def _split(self) -> None:
         """Every cluster in two, at random, to see whether that predicts better."""

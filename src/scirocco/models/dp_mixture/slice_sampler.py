@@ -34,7 +34,7 @@ from scirocco.counts.estimators import CountEstimator, Plain, chosen_estimator
 from scirocco.counts.local import LocalStep
 from scirocco.counts.minibatches import InMemory, Minibatch, Minibatches
 from scirocco.models.dp_mixture.clusters import Clusters
-from scirocco.models.dp_mixture.density import ROWS, Law, log_marginals
+from scirocco.models.dp_mixture.density import ROWS, Law
 from scirocco.models.dp_mixture.given import allocate, draw_levels, move_rows
 from scirocco.models.dp_mixture.memory import Collapsed
 from scirocco.models.dp_mixture.partition import DirichletProcess
@@ -338,17 +338,11 @@ class SliceSampler:
 
     def statistics(self) -> tuple[np.ndarray, np.ndarray]:
         """Sizes and counts (cluster, feature) of kept rows; else weights and proportions of components with rows."""
-        order = np.argsort(-self.clusters.tables.sizes, kind="stable")[: self.clusters.number]
         if self.kept:
-            tables = self.clusters.tables
-            return tables.sizes[order].astype(np.int64), np.ascontiguousarray(tables.counts[:, order].T)
+            return self.clusters.statistics()
+        order = np.argsort(-self.clusters.tables.sizes, kind="stable")[: self.clusters.number]
         theta = self.parts[1].weights.theta[:, order]
         return self.weights()[order], (theta / theta.sum(axis=0)).T
-
-    def log_density(self) -> float:
-        """log p(rows, partition)."""
-        found = self.partition.log_probability(self.clusters.tables.sizes[self.clusters.used])
-        return float(found + log_marginals(self.clusters.law, self.clusters.tables).sum())
 
     # Keeping.
 

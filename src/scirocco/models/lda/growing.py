@@ -16,9 +16,9 @@ from sklearn.utils import check_array
 
 from scirocco.corpora.documents import Documents
 from scirocco.corpora.store import Corpus
+from scirocco.models.inputs import COUNTS, names_of
 
 LISTED = 5  # words named in an error
-COUNTS = [np.float64, np.float32, np.int64, np.int32, np.uint16, np.uint8]  # types that are taken as they are
 
 
 class InOrder(NamedTuple):
@@ -80,12 +80,6 @@ class Assignments:
         return cls([order] * chains, [starts] * chains, [words] * chains, list(topics), alphas)
 
 
-def names_of(X: Any) -> list[str] | None:
-    """The names of the columns of a table, if they are words."""
-    columns = list(getattr(X, "columns", ()))
-    return columns if columns and all(isinstance(name, str) for name in columns) else None
-
-
 def widened(X: Any, vocabulary: Any, known: Any, width: int) -> tuple[Any, np.ndarray | None, int]:
     """Counts with a column for each word of the model and for new ones after them; the names; how many words are new.
 
@@ -134,13 +128,3 @@ def grown_topics(topics: np.ndarray, new: int, prior: np.ndarray, total: float) 
     share = prior[-new:] / (total + prior.sum())
     added = np.broadcast_to(share, (*topics.shape[:-1], new))
     return np.concatenate([topics * (1 - share.sum()), added], axis=-1).astype(topics.dtype)
-
-
-def refuse_text(X: Any, model: str = "LDA") -> None:
-    """Text is not counts, and the error of an array that it makes would not say what to do."""
-    listed = isinstance(X, str) or (isinstance(X, list | tuple) and any(isinstance(x, str) for x in X[:5]))
-    if listed or (isinstance(X, np.ndarray) and X.dtype.kind in "US"):
-        raise TypeError(
-            f"{model} takes counts, documents x words, not text: count words with sklearn.feature_extraction.text."
-            "CountVectorizer().fit_transform(texts), or make a corpus on disk with scirocco.corpora.corpus_from_text"
-        )
