@@ -51,6 +51,7 @@ QUICK = {"n_draws": 20, "burn_in": 10, "thin": 1, "random_state": 0}
 MODELS = {
     "LDA": (sc.LDA(3, max_iter=8, n_chains=2, random_state=0), (RNG.poisson(0.4, (60, 30)),)),
     "LogisticRegression": (sc.LogisticRegression(**QUICK), (ROWS, ROWS[:, 0] > 0)),
+    "DirichletProcessMixture": (sc.DirichletProcessMixture(max_iter=20, random_state=0), (RNG.poisson(0.4, (60, 30)),)),
     "GaussianMixture": (sc.GaussianMixture(**QUICK), (ROWS,)),
     "MatrixFactorization": (sc.MatrixFactorization(2, **QUICK), (RNG.integers(9, size=(200, 2)), RNG.normal(size=200))),
     "NeuralNetworkClassifier": (sc.NeuralNetworkClassifier(4, **QUICK), (ROWS, ROWS[:, 0] > 0)),

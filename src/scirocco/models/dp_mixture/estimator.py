@@ -88,7 +88,7 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
 
     >>> import numpy as np, scirocco as sc
     >>> rng = np.random.default_rng(0)
-    >>> counts = np.repeat(rng.poisson([[5, 0, 1], [0, 4, 1]], (2, 3)), 30, axis=0)
+    >>> counts = rng.poisson([[5.0, 0.0, 1.0]] * 60 + [[0.0, 4.0, 1.0]] * 30)
     >>> model = sc.DirichletProcessMixture(max_iter=50, random_state=0).fit(counts)
     >>> model.n_clusters_, model.predict([[6, 0, 0], [0, 5, 0]])
     (2, array([0, 1]))
