@@ -31,6 +31,12 @@ _WHERE = {
     "SGHMC": "samplers",
     "SGNHT": "samplers",
     "UnderdampedLangevin": "samplers",
+    "GeodesicSGHMC": "samplers",
+    "GeodesicSGNHT": "samplers",
+    "SGGMC": "samplers",
+    "GMC": "samplers",
+    "GradientNoise": "samplers",
+    "Matrix": "samplers",
     "Plain": "estimators",
     "ControlVariate": "estimators",
     "SAGA": "estimators",
@@ -60,8 +66,10 @@ _MODULES = {
     "counts",
     "diagnostics",
     "diffusions",
+    "directional",
     "estimators",
     "integrators",
+    "manifolds",
     "models",
     "optimise",
     "partitions",
@@ -76,11 +84,13 @@ _MODULES = {
 }
 
 __all__ = [
+    "GMC",
     "LDA",
     "PSGLD",
     "SAGA",
     "SCIR",
     "SCIRCV",
+    "SGGMC",
     "SGHMC",
     "SGLD",
     "SGNHT",
@@ -93,7 +103,11 @@ __all__ = [
     "DirichletProcessMixture",
     "DivergenceError",
     "GaussianMixture",
+    "GeodesicSGHMC",
+    "GeodesicSGNHT",
+    "GradientNoise",
     "LogisticRegression",
+    "Matrix",
     "MatrixFactorization",
     "NeuralNetworkClassifier",
     "NeuralNetworkRegressor",
@@ -111,10 +125,12 @@ __all__ = [
     "cyclical",
     "diagnostics",
     "diffusions",
+    "directional",
     "estimators",
     "find_mode",
     "integrators",
     "kernel",
+    "manifolds",
     "models",
     "optimise",
     "partitions",
@@ -140,8 +156,10 @@ if TYPE_CHECKING:
         counts,
         diagnostics,
         diffusions,
+        directional,
         estimators,
         integrators,
+        manifolds,
         models,
         optimise,
         partitions,
@@ -170,7 +188,20 @@ if TYPE_CHECKING:
     from scirocco.optimise import find_mode
     from scirocco.recipe import Recipe, check_invariance
     from scirocco.run import DivergenceError, Trace, resume
-    from scirocco.samplers import PSGLD, SGHMC, SGLD, SGNHT, Auto, UnderdampedLangevin
+    from scirocco.samplers import (
+        GMC,
+        PSGLD,
+        SGGMC,
+        SGHMC,
+        SGLD,
+        SGNHT,
+        Auto,
+        GeodesicSGHMC,
+        GeodesicSGNHT,
+        GradientNoise,
+        Matrix,
+        UnderdampedLangevin,
+    )
     from scirocco.sampling import kernel, sample, tune
     from scirocco.schedules import Decreasing, cyclical
     from scirocco.simplex import SCIR, SCIRCV, SGRLD

@@ -24,11 +24,13 @@ import numpy as np
 
 from scirocco.batches import Batching
 from scirocco.core.keys import Use, fold
+from scirocco.core.trees import inner
 from scirocco.counts.codes import Codes
 from scirocco.counts.estimators import CountEstimator
 from scirocco.counts.minibatches import InMemory
 from scirocco.dirichlet import sample_dirichlet
 from scirocco.estimators import Estimator
+from scirocco.manifolds import Euclidean, Sphere
 from scirocco.run.describe import describe, is_opaque, rebuild
 from scirocco.run.resume import resume
 from scirocco.samplers import SGLD, Sampler
@@ -49,6 +51,21 @@ def _log_likelihood(params: Any, row: Any) -> Any:
 
 TARGET = Target(_log_prior, _log_likelihood, ROWS)
 START = {"a": jnp.zeros(2), "b": jnp.zeros(())}
+CURVED = Target(_log_prior, _log_likelihood, ROWS, manifold={"a": Sphere()})
+ON_CURVE = {"a": jnp.array([0.6, 0.8]), "b": jnp.zeros(())}
+
+
+class _Quadratic:
+    """The gradient of |p|^2 / 2, with what a kernel's gradient offers beside it."""
+
+    def __call__(self, position: Any) -> Any:
+        return position
+
+    def difference(self, start: Any, end: Any) -> Any:
+        return (inner(end, end) - inner(start, start)) / 2
+
+    def deviations(self, position: Any) -> Any:
+        return jax.tree.map(lambda leaf: jnp.stack([leaf, -leaf]), position)
 
 
 def check_sampler(sampler: Sampler, *, bad: dict[str, Any] | None = None) -> None:
@@ -60,7 +77,7 @@ def check_sampler(sampler: Sampler, *, bad: dict[str, Any] | None = None) -> Non
         start = jax.tree.map(lambda leaf, d=dtype: leaf.astype(d), START)
         state = sampler.init(jax.random.key(0), start)
         assert hasattr(state, "position") and hasattr(state, "step"), "a state has .position and .step"  # noqa: PT018
-        once = jax.jit(lambda part, key, state: part.step(key, state, lambda p: p))
+        once = jax.jit(lambda part, key, state: part.step(key, state, _Quadratic()))
         after, info = once(sampler, jax.random.key(1), state)
         _same_shapes(state, after, "a step must keep the shapes and dtypes of its state")
         again, _ = once(sampler, jax.random.key(1), state)
@@ -73,7 +90,25 @@ def check_sampler(sampler: Sampler, *, bad: dict[str, Any] | None = None) -> Non
         for method in ("stationary_variance", "injected_noise", "drift_scale"):
             found = getattr(sampler, method)(settled, like, *((like,) if method == "stationary_variance" else ()))
             assert _structure(found) == _structure(START), f"{method} must answer for each parameter"
-    _check_resume(lambda **options: sample(TARGET, sampler, START, **options))
+    # A step that needs all data gets all.
+    rows: dict[str, Any] = {"batch_size": None} if sampler.full_data else {}
+    _check_resume(lambda **options: sample(TARGET, sampler, START, **options | rows))
+    if sampler.geodesic:
+        _check_geodesic(sampler, rows)
+
+
+def _check_geodesic(sampler: Sampler, rows: dict[str, Any]) -> None:
+    """On a manifold: points stay there, and a product of flat spaces is flat space."""
+    trace = sample(CURVED, sampler, ON_CURVE, num_samples=50, burn_in=0, chains=1, progress=False, **rows)
+    length = np.sum(np.asarray(trace.posterior["a"]) ** 2, axis=-1)
+    assert np.allclose(length, 1, atol=1e-5), "steps must stay on the manifold of the target"
+    assert np.ptp(np.asarray(trace.posterior["a"])) > 0, "steps must move on the manifold of the target"
+    _check_resume(lambda **options: sample(CURVED, sampler, ON_CURVE, **options | rows), data=CURVED)
+    named = Target(_log_prior, _log_likelihood, ROWS, manifold={"a": Euclidean(), "b": Euclidean()})
+    flat, product = (sample(t, sampler, START, num_samples=10, progress=False, **rows) for t in (TARGET, named))
+    for name in flat.posterior:
+        same = np.array_equal(flat.posterior[name], product.posterior[name])
+        assert same, "on a product of Euclidean spaces the draws must be those of flat space"
 
 
 def check_estimator(estimator: Estimator) -> None:

@@ -59,7 +59,7 @@ def kernel(
     ((), 1)
     """
     return Kernel(
-        target, sampler, batch_size=_batch_size(target, batch_size), estimator=estimator, batching=batching,
+        target, sampler, batch_size=_batch_size(target, sampler, batch_size), estimator=estimator, batching=batching,
         blocks=blocks, seed=require_seed(seed), chains=chains,
     )  # fmt: skip
 
@@ -98,7 +98,7 @@ def tune(
             seed=require_seed(seed), untuned=True,
         )  # fmt: skip
 
-    rows = batch_rows(_batch_size(target, batch_size), target.size)
+    rows = batch_rows(_batch_size(target, sampler, batch_size), target.size)
     first = initial(jax.random.key(seed)) if is_function(initial) else initial
     free = estimator is None and batching is None
     with Interrupt():
@@ -320,8 +320,10 @@ def _require_target(target: object) -> None:
         raise TypeError(f"target must be a scirocco.Target; got {type(target).__name__}")
 
 
-def _batch_size(target: Target, batch_size: int | float | None) -> int | float:
+def _batch_size(target: Target, sampler: Sampler, batch_size: int | float | None) -> int | float:
     if batch_size is not None:
         return batch_size
     _require_target(target)
+    if getattr(sampler, "full_data", False):
+        return target.size
     return min(target.size, int(np.clip(target.size // 100, 100, 1000)))

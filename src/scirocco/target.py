@@ -24,6 +24,7 @@ from scirocco.core.program import QUICK
 from scirocco.core.seeds import Purpose, generator
 from scirocco.core.trees import all_finite, named_leaves
 from scirocco.core.types import Array, Data, Params
+from scirocco.manifolds import FLAT, Geometry
 
 PASS_BYTES = 4 * 2**20  # rows of a pass over all data are taken in pieces of this size: they stay in the cache
 
@@ -51,6 +52,12 @@ class PureDensity:
     def potential_gradient(self, position: Params, held: Params, batch: Batch) -> Params:
         """The plain estimate of grad U."""
         return jax.grad(lambda p: -self.log_density(merge(p, held), batch))(position)
+
+    def potential_difference(self, start: Params, end: Params, held: Params, batch: Batch) -> Array:
+        """An estimate of U(end) - U(start), summed from the differences of the rows."""
+        rows = [self.log_likelihoods(merge(p, held), batch.data) for p in (start, end)]
+        prior = [jnp.asarray(self.log_prior(merge(p, held))) for p in (start, end)]
+        return prior[0] - prior[1] + jnp.sum((rows[0] - rows[1]) * batch.weights)
 
     def prior_gradient(self, position: Params, held: Params) -> Params:
         """The gradient of - log prior."""
@@ -81,6 +88,7 @@ class Density(PureDensity):
     log_likelihood: Callable[[Params, Data], Any]
     batched: bool
     size: int
+    geometry: Geometry = FLAT
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +98,8 @@ class Target(PureDensity):
     ``log_prior(params)`` and ``log_likelihood(params, example)`` return scalars; ``params`` is any pytree of floating
     arrays, ``example`` one row of the data. With ``batched=True`` the likelihood takes a batch of rows and returns one
     value per row instead. ``data`` is a pytree of arrays with a common leading axis, ``numpy.memmap`` arrays, or a
-    source from ``scirocco.batches``.
+    source from ``scirocco.batches``. ``manifold`` says where parameters live that are not free, such as
+    ``{"topics": manifolds.Sphere()}``; the density is then with respect to the Hausdorff measure there.
 
     >>> import jax.numpy as jnp
     >>> target = Target(lambda m: -m**2 / 2, lambda m, x: -(x - m)**2 / 2, jnp.arange(4.0))
@@ -102,17 +111,23 @@ class Target(PureDensity):
     log_likelihood: Callable[[Params, Data], Any]
     data: Any
     batched: bool = False
+    manifold: Any = None
 
     def __post_init__(self) -> None:
         for name in ("log_prior", "log_likelihood"):
             if not callable(getattr(self, name)):
                 raise TypeError(f"{name} must be a function; got {type(getattr(self, name)).__name__}")
-        _ = self.source  # look at the data now, not at the first step
+        _ = self.source, self.geometry  # look at them now, not at the first step
 
     @cached_property
     def source(self) -> Arrays | Stream:
         """Where the data lives."""
         return as_source(self.data)
+
+    @cached_property
+    def geometry(self) -> Geometry:
+        """Where the parameters live."""
+        return Geometry.of(self.manifold)
 
     @property
     def size(self) -> int:
@@ -123,7 +138,7 @@ class Target(PureDensity):
     def density(self) -> Density:
         """The functions alone, for compiled programs."""
         prior, likelihood = (_hashable(f) for f in (self.log_prior, self.log_likelihood))
-        return Density(prior, likelihood, self.batched, self.size)
+        return Density(prior, likelihood, self.batched, self.size, self.geometry)
 
     # Sums over the whole data set, accumulated in float64 on the host: at N = 10^6 float32 loses the differences that
     # control variates live on.
@@ -202,6 +217,8 @@ class Target(PureDensity):
         if not all_finite(params):
             bad = [name for name, leaf in named_leaves(params).items() if not all_finite(leaf)]
             raise ValueError(f"initial has NaN or infinite values in {', '.join(bad)}")
+        if values:
+            self.geometry.check(position)
         trial = jax.device_put(self.source.first(min(self.size, 8)))
         rows = jax.tree.leaves(trial)[0].shape[0]
         prior = _shape("log_prior", self.log_prior, params)

@@ -24,6 +24,8 @@ SAMPLERS = {
     "SGHMC": sc.SGHMC(H, friction=5.0, inner_steps=2, resample_momentum=True), "SGNHT": sc.SGNHT(H, diffusion=5.0),
     "UnderdampedLangevin": sc.UnderdampedLangevin(H, friction=5.0), "Recipe": sc.Recipe(H, diffusion=1.0),
     "Preconditioned": samplers.Preconditioned(sc.SGNHT(H, per_coordinate=True), samplers.Scale(np.array([1, 2, 0.5]))),
+    "GeodesicSGHMC": sc.SGGMC(H, friction=5.0, noise_estimate=sc.GradientNoise("diagonal")),
+    "GeodesicSGNHT": sc.GeodesicSGNHT(H, diffusion=5.0, inner_steps=2), "GMC": sc.GMC(1e-2, leapfrog_steps=3),
     "cyclical": sc.cyclical(sc.SGLD(H), period=10),
 }  # fmt: skip
 BAD = {"temperature": -1.0, "friction": np.nan, "diffusion": -1.0, "inner_steps": 0, "integrator": "none", "alpha": 2.0}

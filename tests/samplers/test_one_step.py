@@ -257,9 +257,11 @@ def test_wrong_settings(make):
 
 
 def test_wrong_settings_of_momentum_samplers():
-    with pytest.raises(ValueError, match="integrator must be one of euler, baoab, aboba; got 'leapfrog'"):
+    with pytest.raises(
+        ValueError, match="integrator must be one of euler, baoab, aboba, split_friction; got 'leapfrog'"
+    ):
         sc.SGHMC(0.1, integrator="leapfrog")
-    with pytest.raises(ValueError, match="integrator must be one of euler, badodab"):
+    with pytest.raises(ValueError, match="integrator must be one of euler, badodab, split_friction"):
         sc.SGNHT(0.1, integrator="baoab")
     with pytest.raises(ValueError, match="noise_estimate must not exceed friction"):
         sc.SGHMC(0.1, friction=1.0, noise_estimate=2.0).check(THETA)

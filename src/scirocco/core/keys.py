@@ -32,6 +32,8 @@ class Use(IntEnum):
     SIGNS = 7
     INIT = 8
     START = 9
+    ACCEPT = 10
+    ESTIMATE = 11
 
 
 def fold(key: Key, use: Use, number: Array | int = 0) -> Key:

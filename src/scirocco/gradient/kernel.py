@@ -51,6 +51,11 @@ class Kernel:
         self.seed = seed
         self.inner = sampler.inner_steps
         self.batch_size = batch_rows(batch_size, target.size)
+        if sampler.full_data and self.batch_size < target.size:
+            raise ValueError(
+                f"{type(sampler).__name__} has a Metropolis-Hastings test, which needs all data at each step: leave "
+                f"batch_size out or give {target.size}; got {self.batch_size}"
+            )
         self.batching = batching = _batching(sampler, self.estimator, batching)
         self.epoch = batching.epoch(target.size, self.batch_size)
         source = target.source
@@ -91,13 +96,15 @@ class Kernel:
         """What the chain moves and what the blocks hold of the parameters, after a look at whether all parts fit."""
         position, held = split(jax.tree.map(jnp.asarray, initial), self.blocks)
         self.target.check(position, held, values=values)
-        self.sampler.check(position)
+        self.sampler.check(position, *self.program._where)
         self._try_a_step(position, held)
         return position, held
 
     def start(self, initial: Params) -> tuple[Params, Params]:
         """Check everything at ``initial``; where the chain starts, and the parameters that blocks hold."""
         position, held = self.check(initial)
+        if not self.target.geometry.flat:
+            position = self.target.geometry.nearest(position)  # from a start that is a rounding off
         return self.estimator.start(self.target, position, held, partial(find_mode, seed=self.seed)), held
 
     def _try_a_step(self, position: Params, held: Params) -> None:
@@ -204,7 +211,8 @@ def _require_parts(target: object, sampler: object, estimator: object, batching:
     if isinstance(sampler, str):
         raise ValueError(
             f"unknown sampler name {sampler!r}: give a sampler with its settings, one of "
-            "SGLD, PSGLD, SGHMC, SGNHT, UnderdampedLangevin or a Recipe, such as scirocco.SGLD(step_size=1e-4)"
+            "SGLD, PSGLD, SGHMC, SGNHT, UnderdampedLangevin, SGGMC, GeodesicSGNHT, GMC or a Recipe, such as "
+            "scirocco.SGLD(step_size=1e-4)"
         )
     if isinstance(sampler, type):
         raise TypeError(f"sampler must be an instance with its settings, such as {sampler.__name__}(step_size=1e-4)")
@@ -223,3 +231,13 @@ def _require_parts(target: object, sampler: object, estimator: object, batching:
         )
     if sampler is None:
         raise TypeError("sampler must be given, for example scirocco.SGLD(step_size=1e-4)")
+    assert isinstance(sampler, Sampler)
+    if not target.geometry.flat and not sampler.geodesic:
+        raise ValueError(
+            f"{type(sampler).__name__} moves in straight lines and the target lives on a manifold: take a sampler with "
+            "momenta, such as scirocco.SGGMC(step_size=1e-3), scirocco.GeodesicSGNHT or scirocco.GMC"
+        )
+    if sampler.full_data and not isinstance(estimator, Plain | None):
+        raise ValueError(
+            f"{type(sampler).__name__} takes the gradient of all data at each step: leave the estimator out"
+        )

@@ -19,6 +19,7 @@ from scirocco.core.trees import at_least_single, inner, signs_like
 from scirocco.core.types import Array, Data, Key, Params
 from scirocco.estimators import Estimator
 from scirocco.gradient.blocks import Block, apply
+from scirocco.manifolds import Geometry
 from scirocco.samplers.base import Info, Sampler, Strain
 from scirocco.target import Density, merge
 
@@ -59,12 +60,17 @@ class Program:
     draw: Any
     blocks: tuple[Block, ...] = ()
 
+    @property
+    def _where(self) -> tuple[Geometry, ...]:
+        """What samplers that know manifolds are told beside the rest: nothing in flat space."""
+        return () if self.density.geometry.flat else (self.density.geometry,)
+
     def transition(self, key: Key, state: ChainState, data: Data) -> tuple[ChainState, Info]:
         """One step of the chain: ``inner_steps`` gradient steps, each on a fresh minibatch, then the blocks.
 
         All keys come from ``key`` and the number of the step: one key serves a whole chain.
         """
-        sampler = self.sampler.begin(fold(key, Use.BEGIN, state.step), state.sampler)
+        sampler = self.sampler.begin(fold(key, Use.BEGIN, state.step), state.sampler, *self._where)
 
         def inner(number: Array, carry: tuple[Any, Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
             sampler, estimator, draws, _ = carry
@@ -89,17 +95,18 @@ class Program:
     ) -> tuple[Any, Any, Any, Batch, Info]:
         draws, batch = self.draw.draw(fold(key, Use.MINIBATCH, count), draws, count, data)
         gradient = _Recorded(self, estimator, held, batch)
-        sampler, info = self.sampler.step(fold(key, Use.NOISE, count), sampler, gradient)
+        sampler, info = self.sampler.step(fold(key, Use.NOISE, count), sampler, gradient, *self._where)
         return sampler, gradient.state, draws, batch, info
 
     def state(self, key: Key, position: Params, held: Params, estimator: Any) -> ChainState:
         """The first state of a chain whose estimator is ready."""
-        sampler, draws = self.sampler.init(fold(key, Use.INIT), position), self.draw.init(fold(key, Use.EPOCH))
+        sampler = self.sampler.init(fold(key, Use.INIT), position, *self._where)
+        draws = self.draw.init(fold(key, Use.EPOCH))
         return ChainState(jnp.int32(0), sampler, estimator, draws, held)
 
     def stats(self, state: ChainState, info: Info) -> dict[str, Array]:
         """What a step says of itself, by name."""
-        return {**info._asdict(), **self.sampler.stats(state.sampler)}
+        return {**info._asdict(), **self.sampler.stats(state.sampler, *self._where)}
 
     def fresh_gradient(self, key: Key, state: ChainState, data: Data) -> Params:
         """An estimate of grad U where the chain is, from a minibatch that had no part in bringing it there."""
@@ -181,3 +188,21 @@ class _Recorded:
             program.density, self.state, position, self._held, self._batch
         )
         return gradient
+
+    def difference(self, start: Params, end: Params) -> Array:
+        """U(end) - U(start), as the minibatch estimates it."""
+        return self._program.density.potential_difference(start, end, self._held, self._batch)
+
+    def deviations(self, position: Params) -> Params:
+        """Vectors, one a row of the minibatch, whose outer products sum to the covariance of the estimate."""
+        program, batch = self._program, self._batch
+        n = batch.indices.shape[0]
+        weights = jnp.broadcast_to(batch.weights, (n,)) * n
+
+        def alone(row: Data, weight: Array, index: Array) -> Params:
+            single = Batch(jax.tree.map(lambda a: a[None], row), weight[None], index[None])
+            return program.estimator.estimate(program.density, self.state, position, self._held, single)[0]
+
+        rows = jax.vmap(alone)(batch.data, weights, batch.indices)
+        left = max(1 - n / program.density.size, 0.0) / (n * max(n - 1, 1))
+        return jax.tree.map(lambda g: (g - jnp.mean(g, axis=0)) * jnp.sqrt(left).astype(g.dtype), rows)

@@ -1,4 +1,4 @@
-"""One step of the underdamped Langevin dynamics, by different splittings.
+"""One step of the underdamped Langevin dynamics, by different splittings, in flat space or on a manifold.
 
     d theta = p dt,    dp = -grad U(theta) dt - A p dt + sqrt(2 D) dW          (D = A T keeps exp(-(U + p'p/2)/T))
 
@@ -6,19 +6,29 @@ The dynamics splits into A (drift of the position), B (kick by the gradient) and
 exactly). Each function takes and returns trees, uses one gradient, and is linear in the noise it is given, so that one
 step can be tested with the noise off. ``h``, ``friction`` and ``diffusion`` are trees like the position; time steps
 may differ from leaf to leaf or coordinate to coordinate (a diagonal scaling of time, which keeps the same law).
+
+On a manifold the drift is the geodesic flow and momenta are tangent vectors: gradient and noise enter by their tangent
+parts. Leaves of ``friction`` and ``diffusion`` may then be a ``Matrix``, and ``diffusion`` a function of the position
+at which the gradient was taken, for noise that is known or measured there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from scirocco.core.types import Array, Gradient, Number, Params
+from scirocco.integrators import matrix
+from scirocco.integrators.matrix import Matrix
+from scirocco.manifolds import FLAT, Geometry, Manifold
 
-Step = Callable[[Params, Params, Gradient, Params, Params, Params, Params], tuple[Params, Params, Params]]
-"""(position, momentum, gradient, noise, h, friction, diffusion) -> (position, momentum, the gradient used)"""
+Step = Callable[..., tuple[Params, Params, Params]]
+"""(position, momentum, gradient, noise, h, friction, diffusion, geometry) -> (position, momentum, the gradient used)"""
+
+Diffusion = Params | Callable[[Params], Params]
 
 
 def euler(
@@ -28,15 +38,17 @@ def euler(
     noise: Params,
     h: Params,
     friction: Params,
-    diffusion: Params,
+    diffusion: Diffusion,
+    geometry: Geometry = FLAT,
 ) -> tuple[Params, Params, Params]:
     """``p <- p - h A p - h g + sqrt(2 D h) xi``, then ``theta <- theta + h p``: the scheme of the sources."""
-    g = gradient(position)
-    momentum = jax.tree.map(
-        lambda p, g, z, h, a, d: p - h * a * p - h * g + jnp.sqrt(2 * d * h) * z,
-        momentum, g, noise, h, friction, diffusion,
+    g, diffusion = gradient(position), at(diffusion, position)
+    momentum = geometry.each(
+        lambda m, x, p, g, z, h, a, d: p - h * _pull(m, x, a, p) - h * g + _stir(m, x, d, h, z),
+        position, momentum, geometry.slope(position, g), noise, h, friction, diffusion,
     )  # fmt: skip
-    return drift(position, momentum, h), momentum, g
+    position, momentum = geometry.flow(position, momentum, h)
+    return position, momentum, g
 
 
 def baoab(
@@ -46,20 +58,22 @@ def baoab(
     noise: Params,
     h: Params,
     friction: Params,
-    diffusion: Params,
+    diffusion: Diffusion,
+    geometry: Geometry = FLAT,
 ) -> tuple[Params, Params, Params]:
-    """Kick, half drift, friction and noise, half drift: the positions of BAOAB (Leimkuhler and Matthews 2013).
+    """Kick, half drift, friction and noise, half drift: the positions of BAOAB (Leimkuhler and Matthews 2013, 2016).
 
     The last half kick of a step of BAOAB and the first of the next see the same position and the same minibatch, so
     they are made as one kick. Positions are those of BAOAB, second order in h, and exact on a Gaussian when the
     gradient is; momenta are recorded half a kick earlier.
     """
-    g = gradient(position)
-    momentum = kick(momentum, g, h)
+    g, diffusion = gradient(position), at(diffusion, position)
+    momentum = kick(momentum, geometry.slope(position, g), h)
     half = jax.tree.map(lambda h: h / 2, h)
-    position = drift(position, momentum, half)
-    momentum = jax.tree.map(ornstein_uhlenbeck, momentum, noise, h, friction, diffusion)
-    return drift(position, momentum, half), momentum, g
+    position, momentum = geometry.flow(position, momentum, half)
+    momentum = relax(position, momentum, noise, h, friction, diffusion, geometry)
+    position, momentum = geometry.flow(position, momentum, half)
+    return position, momentum, g
 
 
 def aboba(
@@ -69,26 +83,76 @@ def aboba(
     noise: Params,
     h: Params,
     friction: Params,
-    diffusion: Params,
+    diffusion: Diffusion,
+    geometry: Geometry = FLAT,
 ) -> tuple[Params, Params, Params]:
     """Half drift, half kick, friction and noise, half kick, half drift; second order in h."""
     half = jax.tree.map(lambda h: h / 2, h)
-    position = drift(position, momentum, half)
-    g = gradient(position)
-    momentum = kick(momentum, g, half)
-    momentum = jax.tree.map(ornstein_uhlenbeck, momentum, noise, h, friction, diffusion)
-    momentum = kick(momentum, g, half)
-    return drift(position, momentum, half), momentum, g
+    position, momentum = geometry.flow(position, momentum, half)
+    g, diffusion = gradient(position), at(diffusion, position)
+    slope = geometry.slope(position, g)
+    momentum = kick(momentum, slope, half)
+    momentum = relax(position, momentum, noise, h, friction, diffusion, geometry)
+    momentum = kick(momentum, slope, half)
+    position, momentum = geometry.flow(position, momentum, half)
+    return position, momentum, g
 
 
-def drift(position: Params, momentum: Params, h: Params) -> Params:
-    """A: ``theta <- theta + h p``."""
-    return jax.tree.map(lambda x, p, h: x + h * p, position, momentum, h)
+def split_friction(
+    position: Params,
+    momentum: Params,
+    gradient: Gradient,
+    noise: Params,
+    h: Params,
+    friction: Params,
+    diffusion: Diffusion,
+    geometry: Geometry = FLAT,
+) -> tuple[Params, Params, Params]:
+    """Half drift, half friction, kick with noise, half friction, half drift: what Liu, Zhu and Song (2016) call ABOBA.
+
+    Second order in h. Noise and gradient enter at one place, so that gradient noise of variance V stands for
+    injected noise, D = A T - h V/2, exactly.
+    """
+    half = jax.tree.map(lambda h: h / 2, h)
+    position, momentum = geometry.flow(position, momentum, half)
+    g, diffusion = gradient(position), at(diffusion, position)
+    momentum = damp(position, momentum, half, friction, geometry)
+    momentum = geometry.each(
+        lambda m, x, p, g, z, h, d: p - h * g + _stir(m, x, d, h, z),
+        position, momentum, geometry.slope(position, g), noise, h, diffusion,
+    )  # fmt: skip
+    momentum = damp(position, momentum, half, friction, geometry)
+    position, momentum = geometry.flow(position, momentum, half)
+    return position, momentum, g
 
 
-def kick(momentum: Params, gradient: Params, h: Params) -> Params:
+def kick(momentum: Params, slope: Params, h: Params) -> Params:
     """B: ``p <- p - h g``."""
-    return jax.tree.map(lambda p, g, h: p - h * g, momentum, gradient, h)
+    return jax.tree.map(lambda p, g, h: p - h * g, momentum, slope, h)
+
+
+def damp(position: Params, momentum: Params, h: Params, friction: Params, geometry: Geometry = FLAT) -> Params:
+    """Friction alone: ``p <- e^(-A h) p``."""
+
+    def one(m: Manifold, x: Array, p: Array, h: Number, a: Any) -> Array:
+        return matrix.damped(m, x, p, a, h) if isinstance(a, Matrix) else jnp.exp(-a * h) * p
+
+    return geometry.each(one, position, momentum, h, friction)
+
+
+def relax(
+    position: Params, momentum: Params, noise: Params, h: Params, friction: Params, diffusion: Params,
+    geometry: Geometry = FLAT,
+) -> Params:  # fmt: skip
+    """O on each leaf, with the tangent part of the noise."""
+
+    def one(m: Manifold, x: Array, p: Array, z: Array, h: Number, a: Any, d: Any) -> Array:
+        if isinstance(a, Matrix):
+            return matrix.ornstein_uhlenbeck(m, x, p, z, h, a, d)
+        stirred = matrix.root_times(m, x, d, z) if isinstance(d, Matrix) else m.project(x, jnp.sqrt(d) * z)
+        return ornstein_uhlenbeck(p, stirred.astype(p.dtype), h, a, 1.0)
+
+    return geometry.each(one, position, momentum, noise, h, friction, diffusion)
 
 
 def ornstein_uhlenbeck(momentum: Number, noise: Number, h: Number, friction: Number, diffusion: Number) -> Array:
@@ -100,4 +164,20 @@ def ornstein_uhlenbeck(momentum: Number, noise: Number, h: Number, friction: Num
     return jnp.exp(-friction * h) * momentum + jnp.sqrt(2 * diffusion * h * share) * noise
 
 
-INTEGRATORS: dict[str, Step] = {"euler": euler, "baoab": baoab, "aboba": aboba}
+def at(diffusion: Diffusion, position: Params) -> Params:
+    """The diffusion where the gradient is taken."""
+    return diffusion(position) if callable(diffusion) else diffusion
+
+
+def _pull(m: Manifold, x: Array, friction: Any, p: Array) -> Array:
+    return matrix.times(m, x, friction, p) if isinstance(friction, Matrix) else friction * p
+
+
+def _stir(m: Manifold, x: Array, diffusion: Any, h: Number, noise: Array) -> Array:
+    """sqrt(2 D h) xi, its tangent part."""
+    if isinstance(diffusion, Matrix):
+        return jnp.sqrt(2 * h) * matrix.root_times(m, x, diffusion, noise)
+    return m.project(x, jnp.sqrt(2 * diffusion * h) * noise)
+
+
+INTEGRATORS: dict[str, Step] = {"euler": euler, "baoab": baoab, "aboba": aboba, "split_friction": split_friction}

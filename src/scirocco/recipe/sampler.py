@@ -19,6 +19,7 @@ from jax.flatten_util import ravel_pytree
 
 from scirocco.core.checks import require_count
 from scirocco.core.types import Array, Gradient, Key, Params, Setting
+from scirocco.manifolds import FLAT, Geometry
 from scirocco.recipe.fields import (
     Field,
     apply,
@@ -87,8 +88,9 @@ class Recipe(Sampler):
         if self.auxiliary is None and self.auxiliary_energy is not None:
             raise ValueError("auxiliary must be a count or a function when auxiliary_energy is given; got None")
 
-    def check(self, position: Params) -> None:
+    def check(self, position: Params, geometry: Geometry = FLAT) -> None:
         """Look at the values of D and Q at ``position``."""
+        del geometry
         self.init(jax.random.key(0), position)
 
     def init(self, key: Key, position: Params) -> RecipeState:

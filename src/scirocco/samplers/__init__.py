@@ -1,6 +1,11 @@
 """Gradient samplers, one algorithm a file."""
 
+from scirocco.integrators.matrix import Matrix
 from scirocco.samplers.base import Auto, Info, Sampler
+from scirocco.samplers.geodesic_sghmc import SGGMC, GeodesicSGHMC
+from scirocco.samplers.geodesic_sgnht import GeodesicSGNHT
+from scirocco.samplers.gmc import GMC
+from scirocco.samplers.noise import GradientNoise
 from scirocco.samplers.preconditioned import Preconditioned, Scale
 from scirocco.samplers.psgld import PSGLD
 from scirocco.samplers.sghmc import SGHMC
@@ -9,12 +14,18 @@ from scirocco.samplers.sgnht import SGNHT
 from scirocco.samplers.underdamped import UnderdampedLangevin
 
 __all__ = [
+    "GMC",
     "PSGLD",
+    "SGGMC",
     "SGHMC",
     "SGLD",
     "SGNHT",
     "Auto",
+    "GeodesicSGHMC",
+    "GeodesicSGNHT",
+    "GradientNoise",
     "Info",
+    "Matrix",
     "Preconditioned",
     "Sampler",
     "Scale",

@@ -18,6 +18,8 @@ from jaxtyping import Float
 from scirocco.core.parts import part
 from scirocco.core.program import program_part
 from scirocco.core.types import Array, Gradient, Key, Params, Setting
+from scirocco.integrators.matrix import Matrix, check_fit
+from scirocco.manifolds import FLAT, Euclidean, Geometry, Manifold
 
 
 @part
@@ -87,6 +89,12 @@ class Sampler:
     own_directions: ClassVar[bool] = False
     """Whether ``marginal`` says along which direction each parameter feels gradient noise."""
 
+    geodesic: ClassVar[bool] = False
+    """Whether the method moves on manifolds: ``init`` and ``step`` then take a ``Geometry`` as well, as the last."""
+
+    full_data: ClassVar[bool] = False
+    """Whether each step needs all data, as a Metropolis-Hastings test does, and values: see ``Gradient.difference``."""
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         part(program_part(cls))
@@ -99,17 +107,17 @@ class Sampler:
         """One step of the dynamics: pure; ``gradient(position)`` is an unbiased estimate of grad U."""
         raise NotImplementedError(f"{type(self).__name__} must say how a chain moves: step(key, state, gradient)")
 
-    def check(self, position: Params) -> None:
+    def check(self, position: Params, geometry: Geometry = FLAT) -> None:
         """Reject settings that do not fit the parameters, on the host, before any work."""
 
-    def begin(self, key: Key, state: Any) -> Any:
+    def begin(self, key: Key, state: Any, geometry: Geometry = FLAT) -> Any:
         """Before each group of inner steps."""
-        del key
+        del key, geometry
         return state
 
-    def stats(self, state: Any) -> dict[str, Array]:
+    def stats(self, state: Any, geometry: Geometry = FLAT) -> dict[str, Array]:
         """Numbers that are stored with each draw, by name: kinetic energy, thermostat, ..."""
-        del state
+        del state, geometry
         return {}
 
     # The law on a Gaussian, which the bias report and ``step_size="auto"`` need.
@@ -159,10 +167,10 @@ def has_law(sampler: object) -> TypeGuard[Sampler]:
     return isinstance(sampler, Sampler) and sampler.law_known
 
 
-def kinetic_energy(momentum: Params) -> Array:
-    """p'p / 2n: T/2 when the momenta have their law."""
+def kinetic_energy(momentum: Params, geometry: Geometry = FLAT) -> Array:
+    """p'p / 2m: T/2 when the momenta have their law, on a manifold of dimension m."""
     total = sum((jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(momentum)), start=jnp.zeros(()))
-    return total / (2 * size(momentum))
+    return total / (2 * geometry.dimension(momentum))
 
 
 def at(setting: Setting, step: Array | int) -> Any:
@@ -173,15 +181,40 @@ def at(setting: Setting, step: Array | int) -> Any:
 def spread(setting: Setting, step: Array | int, like: Params) -> Params:
     """A setting at a step, as a tree like ``like``: one number serves every leaf."""
     value = at(setting, step)
-    shape: Any = jax.tree.structure(value)
+    shape: Any = jax.tree.structure(value, is_leaf=is_matrix)
     if shape == jax.tree.structure(like):
         return value
-    if jax.tree_util.treedef_is_leaf(shape) and jnp.ndim(value) == 0:
+    if jax.tree_util.treedef_is_leaf(shape) and not is_matrix(value) and jnp.ndim(value) == 0:
         return jax.tree.map(lambda _: value, like)
     raise ValueError(
         f"a setting given as a pytree must have the structure of the sampled parameters, {jax.tree.structure(like)}; "
         f"got {shape}"
     )
+
+
+def is_matrix(value: Any) -> bool:
+    """Whether a setting is a matrix in place of a number."""
+    return isinstance(value, Matrix)
+
+
+def has_matrix(setting: Setting) -> bool:
+    """Whether some leaf of a setting is one."""
+    return any(map(is_matrix, jax.tree.leaves(setting, is_leaf=is_matrix)))
+
+
+def check_constant(name: str, setting: Params, position: Params, geometry: Geometry) -> None:
+    """Reject a setting that differs within a point of a manifold, on the host."""
+
+    def one(m: Manifold, x: Any, value: Any) -> None:
+        if is_matrix(value):
+            check_fit(name, value, m, x)
+        elif not isinstance(m, Euclidean) and any(k != 1 for k in np.shape(value)[-m.point_axes :]):
+            raise ValueError(
+                f"{name} must be one number for each point of {m!r}, such as one number or an array with axes of "
+                f"length 1 for the point's; got the shape {np.shape(value)}"
+            )
+
+    geometry.each(one, position, setting)
 
 
 def norm(tree: Params) -> Float[Array, ""]:
@@ -213,9 +246,9 @@ def require_positive(name: str, setting: Setting, *, allow_zero: bool = False) -
         return  # inside a compiled search over settings
     samples = [setting(t) for t in (0, 1, 1000)] if callable(setting) else [setting]
     for sample in samples:
-        for leaf in jax.tree.leaves(sample):
+        for leaf in jax.tree.leaves(sample, is_leaf=is_matrix):
             try:
-                value = np.asarray(leaf, dtype=float)
+                value = np.linalg.eigvalsh(leaf.value) if is_matrix(leaf) else np.asarray(leaf, dtype=float)
             except (TypeError, ValueError):
                 raise TypeError(f"{name} must be a number, a schedule or a pytree of numbers; got {leaf!r}") from None
             good = np.isfinite(value) & ((value >= 0) if allow_zero else (value > 0))

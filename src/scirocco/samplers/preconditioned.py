@@ -20,6 +20,7 @@ from scirocco.core.keys import Use, fold
 from scirocco.core.parts import part
 from scirocco.core.program import program_part
 from scirocco.core.types import Array, Gradient, Key, Number, Params
+from scirocco.manifolds import FLAT, Geometry
 from scirocco.samplers.base import Info, Sampler
 
 
@@ -122,12 +123,12 @@ class Preconditioned(Sampler):
         """Whether the inner sampler knows its law."""
         return self.sampler.law_known
 
-    def check(self, position: Params) -> None:
+    def check(self, position: Params, geometry: Geometry = FLAT) -> None:
         """What the inner sampler has to say; and whether the scale fits."""
         flat = ravel_pytree(position)[0]
         if flat.shape != self.scale.diagonal.shape:
             raise ValueError(f"scale has {self.scale.diagonal.size} coordinates; the parameters have {flat.size}")
-        self.sampler.check(flat)
+        self.sampler.check(flat, geometry)
 
     def init(self, key: Key, position: Params) -> PreconditionedState:
         """Start around ``position``, which becomes the origin of phi."""
@@ -138,12 +139,14 @@ class Preconditioned(Sampler):
             unravel(flat + self.scale.forward(phi)), jnp.int32(0), self.sampler.init(inner_key, phi)
         )
 
-    def begin(self, key: Key, state: PreconditionedState) -> PreconditionedState:
+    def begin(self, key: Key, state: PreconditionedState, geometry: Geometry = FLAT) -> PreconditionedState:
         """Before each group of inner steps."""
+        del geometry
         return state._replace(inner=self.sampler.begin(key, state.inner))
 
-    def stats(self, state: PreconditionedState) -> dict[str, Array]:
+    def stats(self, state: PreconditionedState, geometry: Geometry = FLAT) -> dict[str, Array]:
         """The inner sampler's."""
+        del geometry
         return self.sampler.stats(state.inner)
 
     def step(self, key: Key, state: PreconditionedState, gradient: Gradient) -> tuple[PreconditionedState, Info]:

@@ -6,14 +6,15 @@ The underdamped Langevin dynamics with friction A; B is an estimate of what the 
 for a gradient variance V. Targets exp(-U/T) up to O(h); without a right B the minibatch noise heats the chain. Chen,
 Fox and Guestrin (2014), whose C is A here, in their reformulation eta = h^2 and alpha = A h.
 
-``inner_steps`` gradient steps, each on a fresh minibatch, make one step of the chain; with ``resample_momentum`` each
-of these starts with a new momentum from N(0, T).
+On a manifold p is a tangent vector, the drift a geodesic, and gradient and noise enter by their tangent parts; see
+``geodesic_sghmc``. ``inner_steps`` gradient steps, each on a fresh minibatch, make one step of the chain; with
+``resample_momentum`` each of these starts with a new momentum from N(0, T).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +25,22 @@ from scirocco.core.trees import normal_like
 from scirocco.core.types import Array, Gradient, Key, Params, Setting
 from scirocco.integrators.langevin import INTEGRATORS
 from scirocco.integrators.law import stationary_variance
-from scirocco.samplers.base import Info, Sampler, at, info, kinetic_energy, require_positive, require_step_size, spread
+from scirocco.integrators.matrix import Matrix, difference
+from scirocco.manifolds import FLAT, Geometry, Manifold
+from scirocco.samplers.base import (
+    Info,
+    Sampler,
+    at,
+    check_constant,
+    has_matrix,
+    info,
+    is_matrix,
+    kinetic_energy,
+    require_positive,
+    require_step_size,
+    spread,
+)
+from scirocco.samplers.noise import GradientNoise
 
 
 class LangevinState(NamedTuple):
@@ -37,13 +53,16 @@ class LangevinState(NamedTuple):
 
 @dataclass(frozen=True)
 class SGHMC(Sampler):
-    """SGHMC; ``step_size`` is the time step h, ``friction`` A, ``noise_estimate`` B (a number or a pytree).
+    """SGHMC; ``step_size`` is the time step h, ``friction`` A, a number, a pytree of numbers or of ``Matrix``.
+
+    ``noise_estimate`` is B, a number or a pytree, or ``GradientNoise``, which knows or measures V and stands for h V/2.
 
     >>> SGHMC(step_size=0.01, friction=1.0, inner_steps=5).integrator
     'euler'
     """
 
     scalable: ClassVar[bool] = True
+    geodesic: ClassVar[bool] = True
 
     step_size: Setting
     friction: Setting = 1.0
@@ -56,81 +75,161 @@ class SGHMC(Sampler):
     def __post_init__(self) -> None:
         require_step_size(self.step_size)
         require_positive("friction", self.friction, allow_zero=True)
-        require_positive("noise_estimate", self.noise_estimate, allow_zero=True)
+        require_noise(self.noise_estimate)
         require_positive("temperature", self.temperature, allow_zero=True)
         require_count("inner_steps", self.inner_steps)
         require_choice("integrator", self.integrator, INTEGRATORS)
 
-    def check(self, position: Params) -> None:
-        """Reject a noise estimate above the friction."""
-        _ = self._diffusion(jnp.int32(0), position)
+    def check(self, position: Params, geometry: Geometry = FLAT) -> None:
+        """Reject a noise estimate above the friction, and settings that differ within a point of a manifold."""
+        check_constant("step_size", spread(self.step_size, 0, position), position, geometry)
+        check_constant("friction", spread(self.friction, 0, position), position, geometry)
+        heat = warmth(self.friction, at(self.temperature, 0), jnp.int32(0), position)
+        require_excess(heat, self.noise_estimate, spread(self.step_size, 0, position), position, geometry, "friction")
 
     @property
     def law_known(self) -> bool:
-        """The law below is that of momenta that are never redrawn."""
-        return not self.resample_momentum
+        """The law below is that of momenta that are never redrawn, and of coordinates that do not mix."""
+        noise = self.noise_estimate
+        known = noise.measured or noise.constant if isinstance(noise, GradientNoise) else True
+        return known and not (self.resample_momentum or has_matrix(self.friction) or has_matrix(noise))
 
-    def init(self, key: Key, position: Params) -> LangevinState:
+    def init(self, key: Key, position: Params, geometry: Geometry = FLAT) -> LangevinState:
         """Start at ``position`` with a momentum from N(0, T)."""
-        return LangevinState(position, jnp.int32(0), self._momentum(key, jnp.int32(0), position))
+        return LangevinState(position, jnp.int32(0), self._momentum(key, jnp.int32(0), position, geometry))
 
-    def begin(self, key: Key, state: LangevinState) -> LangevinState:
+    def begin(self, key: Key, state: LangevinState, geometry: Geometry = FLAT) -> LangevinState:
         """Before each group of inner steps: a new momentum, if asked for."""
         if not self.resample_momentum:
             return state
-        return state._replace(momentum=self._momentum(key, self._time(state), state.position))
+        return state._replace(momentum=self._momentum(key, self._time(state), state.position, geometry))
 
-    def step(self, key: Key, state: LangevinState, gradient: Gradient) -> tuple[LangevinState, Info]:
+    def step(
+        self, key: Key, state: LangevinState, gradient: Gradient, geometry: Geometry = FLAT
+    ) -> tuple[LangevinState, Info]:
         """One step of the integrator."""
         time = self._time(state)
         h = spread(self.step_size, time, state.position)
         position, momentum, g = INTEGRATORS[self.integrator](
             state.position, state.momentum, gradient, normal_like(key, state.position), h,
-            spread(self.friction, time, state.position), self._diffusion(time, state.position),
+            spread(self.friction, time, state.position), self._diffusion(time, state.position, geometry, gradient),
+            geometry,
         )  # fmt: skip
         return LangevinState(position, state.step + 1, momentum), info(h, g)
 
-    def stats(self, state: LangevinState) -> dict[str, Array]:
+    def stats(self, state: LangevinState, geometry: Geometry = FLAT) -> dict[str, Array]:
         """The kinetic energy."""
-        return {"kinetic_energy": kinetic_energy(state.momentum)}
+        return {"kinetic_energy": kinetic_energy(state.momentum, geometry)}
 
     def _time(self, state: LangevinState) -> Array:
         return state.step // self.inner_steps
 
-    def _momentum(self, key: Key, time: Array, position: Params) -> Params:
+    def _momentum(self, key: Key, time: Array, position: Params, geometry: Geometry) -> Params:
         scale = jnp.sqrt(jnp.asarray(at(self.temperature, time), jnp.float32))
-        return jax.tree.map(lambda z: (scale * z).astype(z.dtype), normal_like(key, position))
+        return jax.tree.map(lambda z: (scale * z).astype(z.dtype), geometry.normal(key, position))
 
-    def _diffusion(self, time: Array, like: Params) -> Params:
-        """A T - B, never negative."""
-        temperature = at(self.temperature, time)
-        excess = jax.tree.map(
-            lambda a, b: a * temperature - b, spread(self.friction, time, like), spread(self.noise_estimate, time, like)
-        )
-        for leaf in jax.tree.leaves(excess):
-            if not isinstance(leaf, jax.core.Tracer) and np.any(np.asarray(leaf) < 0):
-                raise ValueError(
-                    f"noise_estimate must not exceed friction * temperature; got {self.noise_estimate!r} and friction "
-                    f"{self.friction!r}: raise the friction or take a smaller step"
-                )
-        return jax.tree.map(lambda e: jnp.maximum(e, 0.0), excess)
+    def _diffusion(self, time: Array, like: Params, geometry: Geometry = FLAT, gradient: Gradient | None = None) -> Any:
+        """A T - B; a function of the position if B is."""
+        heat = warmth(self.friction, at(self.temperature, time), time, like)
+        h = spread(self.step_size, time, like)
+        return injected(heat, self.noise_estimate, time, h, like, geometry, gradient)
 
     def stationary_variance(
         self, state: LangevinState, precision: Params, noise: Params, epoch: float = np.inf
     ) -> Params:
         """From the linear recursion that the integrator makes on a Gaussian."""
         time = self._time(state)
+        diffusion = self._diffusion(time, precision)
+        if callable(diffusion):  # measured: what the noise is said to be
+            diffusion = jax.tree.map(
+                lambda a, v, h: np.maximum(a - h * v / 2, 0), warmth(self.friction, at(self.temperature, time), time,
+                precision), noise, spread(self.step_size, time, precision),
+            )  # fmt: skip
         return jax.tree.map(
             lambda lam, v, h, a, d: stationary_variance(INTEGRATORS[self.integrator], lam, v, h, a, d, epoch),
             precision, noise, spread(self.step_size, time, precision), spread(self.friction, time, precision),
-            self._diffusion(time, precision),
+            diffusion,
         )  # fmt: skip
 
     def injected_noise(self, state: LangevinState, like: Params) -> Params:
         """2 (A T - B) / h."""
         time = self._time(state)
-        return jax.tree.map(lambda h, d: 2 * d / h, spread(self.step_size, time, like), self._diffusion(time, like))
+        diffusion = self._diffusion(time, like)
+        if callable(diffusion):  # all noise together is 2 A T / h
+            diffusion = warmth(self.friction, at(self.temperature, time), time, like)
+        return jax.tree.map(lambda h, d: 2 * d / h, spread(self.step_size, time, like), diffusion)
 
     def drift_scale(self, state: LangevinState, like: Params) -> Params:
         """h^2: a kick of h by the gradient moves the position by h times that."""
         return jax.tree.map(lambda h: h * h, spread(self.step_size, self._time(state), like))
+
+
+# What SGHMC and the thermostat share.
+
+
+def require_noise(noise: Setting) -> None:
+    """Reject a noise estimate that is neither numbers nor ``GradientNoise``."""
+    if not isinstance(noise, GradientNoise):
+        require_positive("noise_estimate", noise, allow_zero=True)
+    elif noise.constant:
+        require_positive("noise_estimate", noise.variance, allow_zero=True)
+
+
+def warmth(friction: Setting, temperature: Any, time: Array, like: Params) -> Params:
+    """A T."""
+
+    def one(_: Any, a: Any) -> Any:
+        return Matrix(a.value * temperature) if is_matrix(a) else a * temperature
+
+    return jax.tree.map(one, like, spread(friction, time, like))
+
+
+def injected(
+    heat: Params, noise: Setting, time: Array, h: Params, like: Params, geometry: Geometry, gradient: Gradient | None
+) -> Any:
+    """A T - B, never negative; a function of the position where B depends on it."""
+
+    def less(position: Params, b: Params) -> Params:
+        return geometry.each(difference, position, heat, b)
+
+    known = _known(noise, time, h, like)
+    if known is not None:
+        return less(like, known)
+    return lambda position: less(position, _half(noise.at(position, gradient, geometry), h, position))
+
+
+def require_excess(heat: Params, noise: Setting, h: Params, like: Params, geometry: Geometry, name: str) -> None:
+    """Reject a noise estimate that is larger than all the noise there should be, on the host."""
+    known = _known(noise, jnp.int32(0), h, like)
+    if known is None:
+        return
+
+    def one(m: Manifold, x: Any, a: Any, b: Any) -> None:
+        if is_matrix(a) or is_matrix(b):
+            left = np.linalg.eigvalsh(np.asarray(difference(m, x, a, b).value))
+            negative = np.min(left) < -1e-6 * np.max(np.abs(left))
+        else:
+            negative = np.any(np.asarray(a) - np.asarray(b) < 0)
+        if negative:
+            raise ValueError(
+                f"noise_estimate must not exceed {name} * temperature; got {noise!r} and {name} * temperature "
+                f"{np.asarray(a.value if is_matrix(a) else a)}: raise the {name} or take a smaller step"
+            )
+
+    geometry.each(one, like, heat, known)
+
+
+def _known(noise: Setting, time: Array, h: Params, like: Params) -> Params:
+    """B, or None if it depends on the position."""
+    if not isinstance(noise, GradientNoise):
+        return spread(noise, time, like)
+    return _half(spread(noise.variance, time, like), h, like) if noise.constant else None
+
+
+def _half(variance: Params, h: Params, like: Params) -> Params:
+    """h V/2."""
+
+    def one(_: Any, v: Any, h: Any) -> Any:
+        return Matrix(h * v.value / 2) if is_matrix(v) else h * v / 2
+
+    return jax.tree.map(one, like, variance, h)

@@ -6,28 +6,31 @@ The friction xi adapts until the mean kinetic energy is right, and so absorbs mi
 limit xi ~ N(A + B, T/n) with B = h V / (2 T) for isotropic gradient noise of variance V. Targets exp(-U/T). Ding et
 al. (2014), Algorithm 1; their Algorithm 2 is the same chain with eta = h^2 and a = A h. ``per_coordinate`` gives every
 coordinate a thermostat of its own, d xi_i = (p_i^2 - T) dt, for noise of different size in each. The integrator
-"badodab" is the symmetric splitting of Leimkuhler and Shang (2016).
+"badodab" is the symmetric splitting of Leimkuhler and Shang (2016). On a manifold n is its dimension, p a tangent
+vector; see ``geodesic_sgnht``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.core.checks import require_choice
+from scirocco.core.checks import require_choice, require_count
 from scirocco.core.trees import normal_like
 from scirocco.core.types import Array, Gradient, Key, Number, Params, Setting
-from scirocco.integrators.langevin import baoab, euler
+from scirocco.integrators.langevin import baoab, euler, split_friction
 from scirocco.integrators.law import stationary_variance
 from scirocco.integrators.thermostat import THERMOSTATS
+from scirocco.manifolds import FLAT, Geometry, Manifold
 from scirocco.samplers.base import (
     Info,
     Sampler,
     at,
+    check_constant,
     info,
     kinetic_energy,
     require_positive,
@@ -35,6 +38,8 @@ from scirocco.samplers.base import (
     size,
     spread,
 )
+from scirocco.samplers.noise import GradientNoise
+from scirocco.samplers.sghmc import injected, require_excess, require_noise, warmth
 
 
 class SGNHTState(NamedTuple):
@@ -50,6 +55,9 @@ class SGNHTState(NamedTuple):
 class SGNHT(Sampler):
     """SGNHT; ``step_size`` is the time step h, ``diffusion`` the injected noise A.
 
+    ``noise_estimate`` is as for SGHMC: what need not be injected because the gradient brings it. ``inner_steps`` steps,
+    each on a fresh minibatch, make one step of the chain.
+
     >>> SGNHT(step_size=0.01, diffusion=1.0, integrator="badodab").per_coordinate
     False
     """
@@ -59,56 +67,95 @@ class SGNHT(Sampler):
     the momenta but not the positions, and at 10 batches an epoch the variance came out at 0.4 of the posterior's."""
 
     scalable: ClassVar[bool] = True
+    geodesic: ClassVar[bool] = True
 
     step_size: Setting
     diffusion: Setting = 1.0
     per_coordinate: bool = False
     integrator: str = "euler"
     temperature: Setting = 1.0
+    noise_estimate: Setting = 0.0
+    inner_steps: int = 1
 
     def __post_init__(self) -> None:
         require_step_size(self.step_size)
         require_positive("diffusion", self.diffusion, allow_zero=True)
         require_positive("temperature", self.temperature, allow_zero=True)
+        require_noise(self.noise_estimate)
+        require_count("inner_steps", self.inner_steps)
         require_choice("integrator", self.integrator, THERMOSTATS)
 
-    def init(self, key: Key, position: Params) -> SGNHTState:
+    def check(self, position: Params, geometry: Geometry = FLAT) -> None:
+        """Reject settings that differ within a point of a manifold, and more noise than there should be."""
+        h = spread(self.step_size, 0, position)
+        check_constant("step_size", h, position, geometry)
+        if self.per_coordinate and not geometry.flat:
+            raise ValueError(
+                "per_coordinate gives each coordinate a friction of its own, and coordinates of a point of a manifold "
+                "have no momenta of their own: use one thermostat, per_coordinate=False"
+            )
+        heat = warmth(self.diffusion, at(self.temperature, 0), jnp.int32(0), position)
+        require_excess(heat, self.noise_estimate, h, position, geometry, "diffusion")
+
+    @property
+    def law_known(self) -> bool:
+        """Where the noise estimate is the same everywhere."""
+        return not isinstance(self.noise_estimate, GradientNoise) or self.noise_estimate.constant
+
+    def init(self, key: Key, position: Params, geometry: Geometry = FLAT) -> SGNHTState:
         """Start at ``position`` with a momentum from N(0, T) and the thermostat at A."""
         scale = jnp.sqrt(jnp.asarray(at(self.temperature, 0), jnp.float32))
-        momentum = jax.tree.map(lambda z: (scale * z).astype(z.dtype), normal_like(key, position))
+        momentum = jax.tree.map(lambda z: (scale * z).astype(z.dtype), geometry.normal(key, position))
         start = jnp.asarray(at(self.diffusion, 0), jnp.result_type(*jax.tree.leaves(position)))
         thermostat = jax.tree.map(lambda p: jnp.full_like(p, start), position) if self.per_coordinate else start
         return SGNHTState(position, jnp.int32(0), momentum, thermostat)
 
-    def step(self, key: Key, state: SGNHTState, gradient: Gradient) -> tuple[SGNHTState, Info]:
+    def step(
+        self, key: Key, state: SGNHTState, gradient: Gradient, geometry: Geometry = FLAT
+    ) -> tuple[SGNHTState, Info]:
         """One step of the integrator."""
-        h = spread(self.step_size, state.step, state.position)
-        temperature = at(self.temperature, state.step)
-        injected = at(self.diffusion, state.step) * temperature
-        diffusion = jax.tree.map(lambda _: injected, state.position)
+        time = self._time(state)
+        h = spread(self.step_size, time, state.position)
+        temperature = at(self.temperature, time)
+        dimension = geometry.dimension(state.position)
 
         def excess(p: Array, h: Number) -> Array:
             return h * (p * p - temperature)
 
+        def surplus(m: Manifold, p: Array, h: Number) -> Array:
+            """h (p'p - m T), one h for each point."""
+            degrees = m.dimension(p.shape) / p.size  # of a coordinate: less than 1 on a manifold
+            return jnp.sum(h * (p * p - degrees * temperature))
+
         def heat(thermostat: Params, momentum: Params, share: float) -> Params:
             if self.per_coordinate:
                 return jax.tree.map(lambda t, p, h: t + share * excess(p, h), thermostat, momentum, h)
-            total = sum(jnp.sum(leaf) for leaf in jax.tree.leaves(jax.tree.map(excess, momentum, h)))
-            return thermostat + share * total / size(momentum)
+            total = sum(jax.tree.leaves(geometry.each(surplus, momentum, h)))
+            return thermostat + share * total / dimension
 
         position, momentum, thermostat, g = THERMOSTATS[self.integrator](
-            state.position, state.momentum, state.thermostat, gradient, normal_like(key, state.position), h, diffusion,
-            heat, lambda thermostat: self._friction(thermostat, state.position),
+            state.position, state.momentum, state.thermostat, gradient, normal_like(key, state.position), h,
+            self._injected(time, state.position, geometry, gradient), heat,
+            lambda thermostat: self._friction(thermostat, state.position), geometry,
         )  # fmt: skip
         return SGNHTState(position, state.step + 1, momentum, thermostat), info(h, g)
 
-    def stats(self, state: SGNHTState) -> dict[str, Array]:
+    def stats(self, state: SGNHTState, geometry: Geometry = FLAT) -> dict[str, Array]:
         """The kinetic energy, and the mean of the thermostats."""
         total = sum((jnp.sum(leaf) for leaf in jax.tree.leaves(state.thermostat)), start=jnp.zeros(()))
-        return {"kinetic_energy": kinetic_energy(state.momentum), "thermostat": total / size(state.thermostat)}
+        energy = kinetic_energy(state.momentum, geometry)
+        return {"kinetic_energy": energy, "thermostat": total / size(state.thermostat)}
+
+    def _time(self, state: SGNHTState) -> Array:
+        return state.step // self.inner_steps
 
     def _friction(self, thermostat: Params, like: Params) -> Params:
         return thermostat if self.per_coordinate else jax.tree.map(lambda _: thermostat, like)
+
+    def _injected(self, time: Array, like: Params, geometry: Geometry = FLAT, gradient: Gradient | None = None) -> Any:
+        """A T - B."""
+        heat = warmth(self.diffusion, at(self.temperature, time), time, like)
+        return injected(heat, self.noise_estimate, time, spread(self.step_size, time, like), like, geometry, gradient)
 
     def settled(self, state: SGNHTState, precision: Params, noise: Params) -> SGNHTState:
         """The thermostat where gradient noise of this variance will bring it, D = A + h V / (2 T).
@@ -117,10 +164,10 @@ class SGNHT(Sampler):
         and no stationary law, if 2 h D > 1.
         """
         del precision
-        temperature = at(self.temperature, state.step)
-        injected = at(self.diffusion, state.step)
-        h = spread(self.step_size, state.step, noise)
-        heat = jax.tree.map(lambda v, h: injected + h * v / (2 * temperature), noise, h)
+        temperature = at(self.temperature, self._time(state))
+        h = spread(self.step_size, self._time(state), noise)
+        own = self._injected(self._time(state), noise)
+        heat = jax.tree.map(lambda v, h, d: (np.asarray(d) + h * v / 2) / temperature, noise, h, own)
         if not self.per_coordinate:
             heat = sum(np.sum(leaf) for leaf in jax.tree.leaves(heat)) / size(noise)
             h = sum(np.mean(leaf) for leaf in jax.tree.leaves(h)) / len(jax.tree.leaves(h))
@@ -132,24 +179,23 @@ class SGNHT(Sampler):
 
     def longest_step(self) -> float:
         """Beyond this the thermostat itself, which swings with frequency sqrt(2 T), loses its hold."""
-        warmth = max(float(np.sqrt(at(self.temperature, 0))), 1e-3)
-        return {"euler": 0.15, "badodab": 0.5}[self.integrator] / warmth
+        speed = max(float(np.sqrt(at(self.temperature, 0))), 1e-3)
+        return {"euler": 0.15, "badodab": 0.5, "split_friction": 0.5}[self.integrator] / speed
 
     def stationary_variance(self, state: SGNHTState, precision: Params, noise: Params, epoch: float = np.inf) -> Params:
         """The linear recursion with the friction that the thermostat has settled at."""
-        injected = at(self.diffusion, state.step) * at(self.temperature, state.step)
-        scheme = {"euler": euler, "badodab": baoab}[self.integrator]
+        scheme = {"euler": euler, "badodab": baoab, "split_friction": split_friction}[self.integrator]
         return jax.tree.map(
-            lambda lam, v, h, xi: stationary_variance(scheme, lam, v, h, xi, injected, epoch),
-            precision, noise, spread(self.step_size, state.step, precision),
-            self._friction(state.thermostat, precision),
+            lambda lam, v, h, xi, d: stationary_variance(scheme, lam, v, h, xi, d, epoch),
+            precision, noise, spread(self.step_size, self._time(state), precision),
+            self._friction(state.thermostat, precision), self._injected(self._time(state), precision),
         )  # fmt: skip
 
     def injected_noise(self, state: SGNHTState, like: Params) -> Params:
-        """2 A T / h."""
-        injected = at(self.diffusion, state.step) * at(self.temperature, state.step)
-        return jax.tree.map(lambda h: 2 * injected / h, spread(self.step_size, state.step, like))
+        """2 (A T - B) / h."""
+        own = self._injected(self._time(state), like)
+        return jax.tree.map(lambda h, d: 2 * d / h, spread(self.step_size, self._time(state), like), own)
 
     def drift_scale(self, state: SGNHTState, like: Params) -> Params:
         """h^2, as for SGHMC."""
-        return jax.tree.map(lambda h: h * h, spread(self.step_size, state.step, like))
+        return jax.tree.map(lambda h: h * h, spread(self.step_size, self._time(state), like))

@@ -1,0 +1,80 @@
+"""What a manifold is to a sampler: geodesics, tangent vectors, and the measure that densities refer to.
+
+    d/dt (x, v) = (v, acceleration normal to the manifold)                       the geodesic flow, |v| is kept
+    Lambda(x) u                                                                  the tangent part of u
+    log p_Riemann(x) = log p_user(x) + change(x)                                 the change of the reference measure
+
+A manifold here is a set of points in an array space, embedded isometrically; the last ``point_axes`` axes of an array
+make one point, and leading axes are independent copies: an array (50, 3000) on ``Sphere()`` holds 50 points of S^2999.
+Users write log densities with respect to the Hausdorff measure of the embedded set (its length, area, volume).
+Geometry only: nothing here knows of gradients of targets, of data or of chains. Byrne and Girolami (2013).
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+
+from scirocco.core.parts import part
+from scirocco.core.types import Array, Key, Number
+
+Shape = tuple[int, ...]
+
+
+class Manifold:
+    """One kind of manifold: a frozen dataclass; ``Euclidean`` shows the least that must be there.
+
+    ``t`` is a time or an array of times with axes of length 1 in place of a point's.
+    """
+
+    point_axes: ClassVar[int] = 1
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        part(cls)
+
+    def flow(self, x: Array, v: Array, t: Number) -> tuple[Array, Array]:
+        """The geodesic from ``x`` with velocity ``v`` after time ``t``, and the velocity there."""
+        raise NotImplementedError
+
+    def project(self, x: Array, u: Array) -> Array:
+        """The part of ``u`` that is tangent at ``x``."""
+        raise NotImplementedError
+
+    def slope(self, x: Array, gradient: Array) -> Array:
+        """The tangent gradient of U less ``change``, from the gradient of U in the coordinates of the user."""
+        return self.project(x, gradient)
+
+    def change(self, x: Array) -> Array:
+        """Log of the user's reference measure over the Riemannian one, added up over all points."""
+        del x
+        return jnp.zeros(())
+
+    def random(self, key: Key, shape: Shape, dtype: Any = jnp.float32) -> Array:
+        """Points from the uniform law, by the Hausdorff measure, where there is one."""
+        raise NotImplementedError
+
+    def dimension(self, shape: Shape) -> int:
+        """The dimension of all points of an array together."""
+        raise NotImplementedError
+
+    def nearest(self, x: Array) -> Array:
+        """The nearest points of the manifold."""
+        raise NotImplementedError
+
+    def distance(self, x: np.ndarray) -> float:
+        """How far the farthest point of an array is from the manifold."""
+        away = np.asarray(x, np.float64) - np.asarray(self.nearest(jnp.asarray(x)), np.float64)
+        axes = tuple(range(away.ndim - self.point_axes, away.ndim))
+        return float(np.max(np.sqrt(np.sum(away**2, axis=axes)), initial=0.0))
+
+    def check_shape(self, shape: Shape) -> None:
+        """Reject arrays that cannot hold points."""
+        if len(shape) < self.point_axes:
+            raise ValueError(f"{self!r} needs arrays with {self.point_axes} axes or more; got the shape {shape}")
+
+    def points(self, shape: Shape) -> int:
+        """How many points an array holds."""
+        return int(np.prod(shape[: len(shape) - self.point_axes], dtype=int))

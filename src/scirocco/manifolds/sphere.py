@@ -1,0 +1,68 @@
+"""The unit sphere S^(d-1) in R^d.
+
+    x(t) = x cos(a t) + v sin(a t) / a,    v(t) = v cos(a t) - a x sin(a t),    a = |v|,    Lambda(x) = I - x x'
+
+Great circles. Rounding would carry points off the sphere in a long run; each flow ends with a division by the length
+and a projection of the velocity, which keeps both at rounding error whatever the number of steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scirocco.core.types import Array, Key, Number
+from scirocco.manifolds.base import Manifold, Shape
+
+
+@dataclass(frozen=True)
+class Sphere(Manifold):
+    """Unit vectors along the last axis.
+
+    >>> x, v = Sphere().flow(jnp.array([1.0, 0.0]), jnp.array([0.0, 2.0]), jnp.pi / 4)
+    >>> print(x.round(3) + 0.0, v.round(3) + 0.0, Sphere().dimension((5, 3)))
+    [0. 1.] [-2.  0.] 10
+    """
+
+    def flow(self, x: Array, v: Array, t: Number) -> tuple[Array, Array]:
+        """A great circle."""
+        square = jnp.sum(v * v, axis=-1, keepdims=True)
+        speed = jnp.sqrt(jnp.maximum(square, np.finfo(x.dtype).tiny))  # at rest: sin(a t) / a is t
+        angle = (speed * t).astype(x.dtype)
+        cosine, sine = jnp.cos(angle), jnp.sin(angle)
+        new = normalised(cosine * x + sine / speed * v)
+        return new, self.project(new, cosine * v - speed * sine * x)
+
+    def project(self, x: Array, u: Array) -> Array:
+        """Less the part along the radius."""
+        return u - jnp.sum(x * u, axis=-1, keepdims=True) * x
+
+    def random(self, key: Key, shape: Shape, dtype: Any = jnp.float32) -> Array:
+        """Directions of normal vectors."""
+        return normalised(jax.random.normal(key, shape, dtype))
+
+    def dimension(self, shape: Shape) -> int:
+        """One less than coordinates, for each point."""
+        return self.points(shape) * (shape[-1] - 1)
+
+    def nearest(self, x: Array) -> Array:
+        """The direction; of zero, the first axis."""
+        pole = jnp.zeros_like(x).at[..., 0].set(1)
+        return normalised(jnp.where(jnp.any(x != 0, axis=-1, keepdims=True), x, pole))
+
+    def check_shape(self, shape: Shape) -> None:
+        """Two coordinates at least."""
+        super().check_shape(shape)
+        if shape[-1] < 2:
+            raise ValueError(
+                f"points of a sphere need 2 coordinates or more along the last axis; got the shape {shape}"
+            )
+
+
+def normalised(x: Array) -> Array:
+    """Vectors of length 1 along the last axis."""
+    return x / jnp.sqrt(jnp.sum(x * x, axis=-1, keepdims=True))

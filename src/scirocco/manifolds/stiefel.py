@@ -1,0 +1,102 @@
+"""The Stiefel manifold: matrices with orthonormal columns, X'X = I.
+
+    [X(t) V(t)] = [X V] exp(t [[A, -S], [I, A]]) diag(exp(-t A), exp(-t A)),    A = X'V,  S = V'V
+    Lambda(X) U = U - X (X'U + U'X) / 2
+
+Geodesics of the metric of the embedding (Edelman, Arias and Smith 1998, section 2.2.2), with exponentials of matrices
+of twice the number of columns. After each flow one step of Newton and Schulz, X (3 I - X'X) / 2, takes off what
+rounding added; from an error e it leaves one of order e^2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from scirocco.core.types import Array, Key, Number
+from scirocco.manifolds.base import Manifold, Shape
+
+SMALL = 16  # rows of a matrix, up to which a sum over products is faster than a library's matrix product
+
+
+@dataclass(frozen=True)
+class Stiefel(Manifold):
+    """Orthonormal columns in the last two axes, (rows, columns) with no more columns than rows.
+
+    >>> X = jnp.eye(3)[:, :2]
+    >>> V = Stiefel().project(X, jnp.ones((3, 2)))
+    >>> X, V = Stiefel().flow(X, V, 0.3)
+    >>> print((X.T @ X).round(4) + 0.0, Stiefel().dimension((3, 2)))
+    [[1. 0.]
+     [0. 1.]] 3
+    """
+
+    point_axes: ClassVar[int] = 2
+
+    def flow(self, x: Array, v: Array, t: Number) -> tuple[Array, Array]:
+        """By two matrix exponentials."""
+        p = x.shape[-1]
+        a, s = _turned(x) @ v, _turned(v) @ v
+        a = (a - _turned(a)) / 2
+        one = jnp.broadcast_to(jnp.eye(p, dtype=x.dtype), a.shape)
+        t = jnp.asarray(t, x.dtype)
+        mixed, back = exponential(t * jnp.block([[a, -s], [one, a]])), exponential(-t * a)
+        both = jnp.concatenate([x, v], axis=-1) @ mixed
+        new = both[..., :p] @ back
+        new = 1.5 * new - 0.5 * new @ (_turned(new) @ new)
+        return new, self.project(new, both[..., p:] @ back)
+
+    def project(self, x: Array, u: Array) -> Array:
+        """Less the part that stretches or shears the columns."""
+        inner = _turned(x) @ u
+        return u - x @ (inner + _turned(inner)) / 2
+
+    def random(self, key: Key, shape: Shape, dtype: Any = jnp.float32) -> Array:
+        """The polar factors of normal matrices."""
+        return self.nearest(jax.random.normal(key, shape, dtype))
+
+    def dimension(self, shape: Shape) -> int:
+        """Entries less the constraints X'X = I, for each point."""
+        rows, columns = shape[-2:]
+        return self.points(shape) * (rows * columns - columns * (columns + 1) // 2)
+
+    def nearest(self, x: Array) -> Array:
+        """The polar factor."""
+        left, _, right = jnp.linalg.svd(x, full_matrices=False)
+        return left @ right
+
+    def check_shape(self, shape: Shape) -> None:
+        """No more columns than rows."""
+        super().check_shape(shape)
+        if not 1 <= shape[-1] <= shape[-2]:
+            raise ValueError(f"{shape[-1]} orthonormal columns need as many rows or more; got the shape {shape}")
+
+
+def exponential(m: Array) -> Array:
+    """The matrix exponential, by Taylor's series of order 12 at 2^-s of the matrix and s squarings.
+
+    The one of jax.scipy takes 370 us for 32 matrices of 4 x 4 and this one 3: XLA hands each product of a stack of
+    small matrices to a library, and mapped over chains every branch of the Pade approximants is computed.
+    """
+    size = jnp.max(jnp.sum(jnp.abs(m), axis=-1))
+    # What is not finite is left so, and not squared for ever.
+    squarings = jnp.nan_to_num(jnp.clip(jnp.ceil(jnp.log2(size / 0.5)), 0, 30)).astype(jnp.int32)
+    m = m * jnp.exp2(-squarings.astype(m.dtype))
+    one = jnp.eye(m.shape[-1], dtype=m.dtype)
+    result = one + m / 12
+    for k in range(11, 0, -1):
+        result = one + _product(m, result) / k
+    return jax.lax.fori_loop(0, squarings, lambda _, x: _product(x, x), result)
+
+
+def _product(a: Array, b: Array) -> Array:
+    if a.shape[-1] > SMALL:
+        return a @ b
+    return jnp.sum(a[..., :, :, None] * b[..., None, :, :], axis=-2)
+
+
+def _turned(x: Array) -> Array:
+    return jnp.swapaxes(x, -1, -2)
