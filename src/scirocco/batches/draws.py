@@ -11,7 +11,7 @@ a frozen description; ``bind`` fixes the sizes and gives an init/draw pair of pu
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,6 +35,9 @@ class Draw:
 
     wrap: int = 0
     """Rows that the resident block repeats at its end, so that a slice may run over it."""
+
+    distinct: ClassVar[bool] = False
+    """Whether no row is drawn twice into a minibatch, which is then less noisy by the share of rows it leaves out."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -122,6 +125,8 @@ class Shuffled(Batching):
 
 @dataclass(frozen=True)
 class _Shuffled(Draw):
+    distinct: ClassVar[bool] = True
+
     total: int
     resident: int
     batch_size: int
@@ -214,6 +219,8 @@ class RandomBlocks(Shuffled):
 
 @dataclass(frozen=True)
 class _RandomBlocks(_Shuffled):
+    distinct: ClassVar[bool] = False
+
     def init(self, key: Key) -> tuple[()]:  # type: ignore[override]
         del key
         return ()
@@ -231,6 +238,8 @@ class _RandomBlocks(_Shuffled):
 @dataclass(frozen=True)
 class _Everything(Draw):
     """The full batch: nothing to draw."""
+
+    distinct: ClassVar[bool] = True
 
     total: int
 

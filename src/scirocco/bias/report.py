@@ -231,6 +231,10 @@ def bias_report(
     temperature = float(at(sampler.temperature, state.step))
     if temperature <= 0 or hasattr(sampler.temperature, "explore"):  # cycles have no stationary law
         return None
+    h = np.mean([np.mean(np.asarray(leaf)) for leaf in jax.tree.leaves(at(sampler.step_size, state.step))])
+    if sampler.full_data:  # a Metropolis-Hastings test leaves no error, and there are no minibatches
+        none = {name: np.zeros(v.shape) for name, v in noise.items()}
+        return BiasReport(none, none, float(h), started_apart=started_apart, **worst_rhat(r_hat))
     like = state.position
     structure = jax.tree.structure(like)
 
@@ -280,7 +284,6 @@ def bias_report(
             excess = jax.tree.map(lambda e, u, s: _with_added(e, u * added, s, factor), excess, direction, observed)
     share = jax.tree.map(lambda v, i: v / np.maximum(v + i, tiny), fixed, injected)
     error = jax.tree.map(lambda e: np.sqrt(e) - 1, excess)
-    h = np.mean([np.mean(np.asarray(leaf)) for leaf in jax.tree.leaves(at(sampler.step_size, state.step))])
     return BiasReport(
         named_leaves(share), named_leaves(error), float(h), stiffest_error=along, started_apart=started_apart,
         **worst_rhat(r_hat),

@@ -98,6 +98,17 @@ class Program:
         sampler, info = self.sampler.step(fold(key, Use.NOISE, count), sampler, gradient, *self._where)
         return sampler, gradient.state, draws, batch, info
 
+    def _riemannian(self, position: Params, held: Params, batch: Batch, direction: Params) -> Params:
+        """The Riemannian Hessian times the tangent part of a direction: the slope's change along the geodesic."""
+        geometry = self.density.geometry
+        tangent = geometry.project(position, direction)
+
+        def slope(time: Array) -> Params:
+            place = geometry.flow(position, tangent, jax.tree.map(lambda _: time, position))[0]
+            return geometry.slope(place, self.density.potential_gradient(place, held, batch))
+
+        return geometry.project(position, jax.jvp(slope, (jnp.zeros(()),), (jnp.ones(()),))[1])
+
     def state(self, key: Key, position: Params, held: Params, estimator: Any) -> ChainState:
         """The first state of a chain whose estimator is ready."""
         sampler = self.sampler.init(fold(key, Use.INIT), position, *self._where)
@@ -126,15 +137,18 @@ class Program:
         direction is u = P q. ``centre`` is the mean of the chain; gradients there, from the same minibatches, are taken
         off for the temperature, because minibatch noise is mostly the same at both.
         """
-        position = state.sampler.position
+        position, geometry = state.sampler.position, self.density.geometry
+        if centre is not None and not geometry.flat:
+            centre = geometry.nearest(centre)  # the mean of points on a manifold is off it
         marginal, back = self.sampler.marginal, self.sampler.marginal_transposed
         u = None
         if covector is not None:
             drift = self.sampler.drift_scale(state.sampler, at_least_single(position))
-            u = jax.tree.map(jnp.multiply, marginal(covector), drift)
+            u = geometry.project(position, jax.tree.map(jnp.multiply, marginal(covector), drift))
 
         def estimate(place: Params, batch: Batch) -> Params:
-            return self.estimator.estimate(self.density, state.estimator, place, state.held, batch)[0]
+            gradient = self.estimator.estimate(self.density, state.estimator, place, state.held, batch)[0]
+            return geometry.slope(place, gradient)
 
         def once(number: Array) -> tuple[Params, Params, Params, Params]:
             batch = self.draw.fresh(fold(key, Use.MINIBATCH, number), data)
@@ -143,6 +157,8 @@ class Program:
             directions = jax.tree.map(lambda *rows: jnp.stack(rows), back(signs), *([] if u is None else [u]))
 
             def times(direction: Params) -> Params:
+                if not geometry.flat:
+                    return self._riemannian(position, state.held, batch, direction)
                 return jax.grad(lambda p: inner(self.density.potential_gradient(p, state.held, batch), direction))(
                     position
                 )
@@ -204,5 +220,5 @@ class _Recorded:
             return program.estimator.estimate(program.density, self.state, position, self._held, single)[0]
 
         rows = jax.vmap(alone)(batch.data, weights, batch.indices)
-        left = max(1 - n / program.density.size, 0.0) / (n * max(n - 1, 1))
+        left = (1 - n / program.density.size if program.draw.distinct else 1.0) / (n * max(n - 1, 1))
         return jax.tree.map(lambda g: (g - jnp.mean(g, axis=0)) * jnp.sqrt(left).astype(g.dtype), rows)

@@ -52,6 +52,10 @@ class Manifold:
         del x
         return jnp.zeros(())
 
+    def pace(self, x: Array) -> Array:
+        """How fast each coordinate of the user moves at unit velocity of its own."""
+        return jnp.ones_like(x)
+
     def random(self, key: Key, shape: Shape, dtype: Any = jnp.float32) -> Array:
         """Points from the uniform law, by the Hausdorff measure, where there is one."""
         raise NotImplementedError

@@ -91,6 +91,14 @@ class Geometry:
         """Log of the user's reference measure over the Riemannian one."""
         return sum(jax.tree.leaves(self.each(lambda m, x: m.change(x), x)), start=jnp.zeros(()))
 
+    def exponential(self, x: Params, u: Params) -> Params:
+        """The end of the geodesic of time 1 along the tangent part of ``u``: normal coordinates around ``x``."""
+        return self.flow(x, self.project(x, u), jax.tree.map(lambda _: 1.0, x))[0]
+
+    def pace(self, x: Params) -> Params:
+        """How fast each parameter moves at unit velocity of its own coordinate."""
+        return self.each(lambda m, x: m.pace(x), x)
+
     def dimension(self, x: Params) -> int:
         """Of all leaves together; of a sphere in R^d it is d - 1."""
         return sum(jax.tree.leaves(self.each(lambda m, leaf: m.dimension(leaf.shape), x)))

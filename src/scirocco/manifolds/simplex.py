@@ -67,6 +67,10 @@ class Simplex(Manifold):
         total = jnp.sum(root**self.power, axis=-1)
         return jnp.sum((self.power - 1) * jnp.sum(jnp.log(root), axis=-1) - x.shape[-1] * jnp.log(total))
 
+    def pace(self, x: Array) -> Array:
+        """p theta (1 - theta) / x."""
+        return self.power * x * (1 - x) / self.root(x)
+
     def root(self, x: Array) -> Array:
         """The point of the sphere that stands for a point of the simplex."""
         return normalised(jnp.maximum(x, FLOOR) ** (1 / self.power))

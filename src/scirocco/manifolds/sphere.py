@@ -13,7 +13,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from scirocco.core.types import Array, Key, Number
 from scirocco.manifolds.base import Manifold, Shape
@@ -31,11 +30,9 @@ class Sphere(Manifold):
     def flow(self, x: Array, v: Array, t: Number) -> tuple[Array, Array]:
         """A great circle."""
         square = jnp.sum(v * v, axis=-1, keepdims=True)
-        speed = jnp.sqrt(jnp.maximum(square, np.finfo(x.dtype).tiny))  # at rest: sin(a t) / a is t
-        angle = (speed * t).astype(x.dtype)
-        cosine, sine = jnp.cos(angle), jnp.sin(angle)
-        new = normalised(cosine * x + sine / speed * v)
-        return new, self.project(new, cosine * v - speed * sine * x)
+        cosine, reach = _cosine_and_sine(square, jnp.asarray(t, x.dtype))
+        new = normalised(cosine * x + reach * v)
+        return new, self.project(new, cosine * v - square * reach * x)
 
     def project(self, x: Array, u: Array) -> Array:
         """Less the part along the radius."""
@@ -61,6 +58,15 @@ class Sphere(Manifold):
             raise ValueError(
                 f"points of a sphere need 2 coordinates or more along the last axis; got the shape {shape}"
             )
+
+
+def _cosine_and_sine(square: Array, t: Array) -> tuple[Array, Array]:
+    """cos(a t) and sin(a t) / a as functions of a^2, smooth at rest: normal coordinates are differentiated there."""
+    turn = square * t * t
+    small = turn < 1e-4
+    angle = jnp.sqrt(jnp.where(small, 1.0, turn))
+    cosine = jnp.where(small, 1 - turn / 2 + turn * turn / 24, jnp.cos(angle))
+    return cosine, t * jnp.where(small, 1 - turn / 6 + turn * turn / 120, jnp.sin(angle) / angle)
 
 
 def normalised(x: Array) -> Array:

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from scirocco.core.types import Array, Key, Number
 from scirocco.manifolds.base import Manifold, Shape
 
+MOST = 8  # squarings: of matrices of norm 128, many turns in one flow
 SMALL = 16  # rows of a matrix, up to which a sum over products is faster than a library's matrix product
 
 
@@ -82,14 +83,14 @@ def exponential(m: Array) -> Array:
     small matrices to a library, and mapped over chains every branch of the Pade approximants is computed.
     """
     size = jnp.max(jnp.sum(jnp.abs(m), axis=-1))
-    # What is not finite is left so, and not squared for ever.
-    squarings = jnp.nan_to_num(jnp.clip(jnp.ceil(jnp.log2(size / 0.5)), 0, 30)).astype(jnp.int32)
+    squarings = jnp.nan_to_num(jnp.clip(jnp.ceil(jnp.log2(size / 0.5)), 0, MOST)).astype(jnp.int32)
     m = m * jnp.exp2(-squarings.astype(m.dtype))
     one = jnp.eye(m.shape[-1], dtype=m.dtype)
     result = one + m / 12
     for k in range(11, 0, -1):
         result = one + _product(m, result) / k
-    return jax.lax.fori_loop(0, squarings, lambda _, x: _product(x, x), result)
+    # A fixed number of them, so that the whole can be differentiated backwards.
+    return jax.lax.fori_loop(0, MOST, lambda i, x: jnp.where(i < squarings, _product(x, x), x), result)
 
 
 def _product(a: Array, b: Array) -> Array:

@@ -52,7 +52,7 @@ def curvature(target: Target, position: Params, held: Params = None, *, seed: in
     size = ravel_pytree(position)[0].size
     if size <= FULL:
         return _full(hessian(target, position, held))
-    diagonal = np.sqrt(1 / _large_diagonal(target, position, held, seed))
+    diagonal = np.sqrt(1 / large_diagonal(target, position, held, seed))
     return _low_rank(target, position, held, diagonal, seed)
 
 
@@ -101,7 +101,7 @@ def _positive(diagonal: np.ndarray) -> np.ndarray:
     return np.maximum(diagonal, WEAKEST * largest)
 
 
-def _large_diagonal(target: Target, position: Params, held: Params, seed: int) -> np.ndarray:
+def large_diagonal(target: Target, position: Params, held: Params, seed: int) -> np.ndarray:
     """Prior curvature, by random signs (exact if it is diagonal), plus the Fisher information of minibatches."""
     flat = ravel_pytree(position)[0]
     rows = max(1, min(target.size // 2, 100, target.pass_rows))
@@ -121,7 +121,21 @@ def _large_diagonal(target: Target, position: Params, held: Params, seed: int) -
 
 
 def _low_rank(target: Target, position: Params, held: Params, diagonal: np.ndarray, seed: int) -> Curvature:
-    """The largest eigenvalues of D H D by Lanczos' method on a selection of the data."""
+    """The largest eigenvalues of D H D, as far as they are worth a direction of their own."""
+    wanted = RANK if diagonal.size <= LOW_RANK else 1
+    values, vectors = largest_eigenvalues(target, position, held, diagonal, wanted, seed)
+    top = max(float(values[-1]), 1.0)
+    keep = values > 2.0
+    if wanted == 1 or not keep.any():
+        return Curvature(Scale(diagonal), "diagonal", top, top, top, 0)
+    scale = Scale(diagonal, vectors=vectors[:, keep], stretches=1 / np.sqrt(values[keep]))
+    return Curvature(scale, "low-rank", top, top, float(values[0]) if keep.all() else 2.0, 0)
+
+
+def largest_eigenvalues(
+    target: Target, position: Params, held: Params, diagonal: np.ndarray, wanted: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Those of D H D and their vectors, in rising order, by Lanczos' method on a selection of the data."""
     from scipy.sparse.linalg import LinearOperator, eigsh
 
     flat, density = ravel_pytree(position)[0], target.density
@@ -134,15 +148,9 @@ def _low_rank(target: Target, position: Params, held: Params, diagonal: np.ndarr
         return diagonal * np.sum([np.asarray(part, np.float64) for part in parts], axis=0)
 
     operator = LinearOperator((flat.size, flat.size), matvec=multiply, dtype=np.float64)
-    wanted = RANK if flat.size <= LOW_RANK else 1
     start = np.random.default_rng(seed).standard_normal(flat.size)
     values, vectors = eigsh(operator, k=wanted, which="LA", v0=start, tol=1e-2)
-    top = max(float(values[-1]), 1.0)
-    keep = values > 2.0
-    if wanted == 1 or not keep.any():
-        return Curvature(Scale(diagonal), "diagonal", top, top, top, 0)
-    scale = Scale(diagonal, vectors=vectors[:, keep], stretches=1 / np.sqrt(values[keep]))
-    return Curvature(scale, "low-rank", top, top, float(values[0]) if keep.all() else 2.0, 0)
+    return values, vectors
 
 
 @partial(jax.jit, static_argnums=0)

@@ -15,6 +15,7 @@ from scirocco.core.checks import require_count
 from scirocco.core.program import QUICK
 from scirocco.core.trees import all_finite
 from scirocco.core.types import Array, Params
+from scirocco.optimise.chart import chart
 from scirocco.optimise.curvature import FULL, curvature
 from scirocco.target import Density, Target, merge
 
@@ -35,10 +36,12 @@ def find_mode(
 ) -> Params:
     """A maximum of the posterior near which ``initial`` lies.
 
-    First ``steps`` (default: two epochs, between 500 and 5,000) of an optax optimiser on minibatch gradients of U/N;
-    by default Adam with a cosine decay of its learning rate. Then, if ``polish`` (default: when the data is in
+    First ``steps`` (default: two epochs, between 500 and 5,000) of an optax optimiser on minibatch gradients of U/N; by
+    default Adam with a cosine decay of its learning rate. Then, if ``polish`` (default: when the data is in
     memory), Newton's method for up to 500 parameters and L-BFGS beyond, on the full potential summed in float64,
-    because the centre of a control variate should lie well within a posterior sd of the mode.
+    because the centre of a control variate should lie well within a posterior sd of the mode. On a manifold the
+    steps go along geodesics, and the polish works in normal coordinates; the mode is that of the density on the
+    manifold's own measure.
     """
     require_count("batch_size", batch_size)
     if steps is not None:
@@ -52,7 +55,12 @@ def find_mode(
     position = _descend(target, initial, held, optimizer, steps, rows, seed)
     if polish is None:
         polish = isinstance(target.source, Arrays)
-    return _polish(target, position, held) if polish else position
+    if polish and not target.geometry.flat:
+        around, here = chart(target, position)
+        position = target.geometry.exponential(position, _polish(around, here, held))
+    elif polish:
+        position = _polish(target, position, held)
+    return position
 
 
 def _descend(target: Target, initial: Params, held: Params, optimizer: Any, steps: int, rows: int, seed: int) -> Params:
@@ -90,9 +98,11 @@ def _update(
     """One step of an optimiser on U/N."""
     import optax
 
-    gradient = jax.tree.map(lambda g: g / density.size, density.potential_gradient(position, held, batch))
-    change, state = optimizer.update(gradient, state, position)
-    return optax.apply_updates(position, change), state
+    slope = density.geometry.slope(position, density.potential_gradient(position, held, batch))
+    change, state = optimizer.update(jax.tree.map(lambda g: g / density.size, slope), state, position)
+    if density.geometry.flat:
+        return optax.apply_updates(position, change), state
+    return density.geometry.exponential(position, change), state
 
 
 def _polish(target: Target, position: Params, held: Params) -> Params:

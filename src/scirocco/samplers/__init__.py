@@ -8,6 +8,7 @@ from scirocco.samplers.gmc import GMC
 from scirocco.samplers.noise import GradientNoise
 from scirocco.samplers.preconditioned import Preconditioned, Scale
 from scirocco.samplers.psgld import PSGLD
+from scirocco.samplers.rescaled import Rescaled
 from scirocco.samplers.sghmc import SGHMC
 from scirocco.samplers.sgld import SGLD
 from scirocco.samplers.sgnht import SGNHT
@@ -27,6 +28,7 @@ __all__ = [
     "Info",
     "Matrix",
     "Preconditioned",
+    "Rescaled",
     "Sampler",
     "Scale",
     "UnderdampedLangevin",

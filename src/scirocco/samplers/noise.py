@@ -18,9 +18,9 @@ import jax.numpy as jnp
 from scirocco.core.parts import part
 from scirocco.core.program import program_part
 from scirocco.core.trees import zeros_like
-from scirocco.core.types import Gradient, Params
+from scirocco.core.types import Array, Gradient, Params
 from scirocco.integrators.matrix import outer_products
-from scirocco.manifolds import Geometry
+from scirocco.manifolds import Euclidean, Geometry, Manifold
 
 MEASURED = ("diagonal", "full")
 
@@ -30,7 +30,8 @@ MEASURED = ("diagonal", "full")
 @dataclass(frozen=True)
 class GradientNoise:
     """V, in place of a ``noise_estimate``: a number, a pytree of numbers or matrices, a function of the parameters that
-    returns one; or "diagonal" or "full", to measure it on each minibatch (a matrix for each point of a manifold).
+    returns one; or measured on each minibatch: "diagonal", a number for each coordinate, one for all directions of a
+    point of a manifold; "full", a matrix for each leaf, or each point of a manifold.
 
     >>> GradientNoise(1000.0).measured, GradientNoise("diagonal").measured
     (False, True)
@@ -74,4 +75,14 @@ def measured(position: Params, gradient: Gradient, geometry: Geometry, *, full: 
     rows = jax.vmap(tangent)(deviations(position))
     if full:
         return geometry.each(lambda m, _, rows: outer_products(m, rows), position, rows)
-    return jax.tree.map(lambda rows: jnp.sum(rows * rows, axis=0), rows)
+    return geometry.each(_variances, position, rows)
+
+
+def _variances(m: Manifold, x: Array, rows: Array) -> Array:
+    """Of each coordinate; of a point of a manifold their mean over its directions, which does not depend on the
+    axes."""
+    squares = jnp.sum(rows * rows, axis=0)
+    if isinstance(m, Euclidean):
+        return squares
+    axes = tuple(range(x.ndim - m.point_axes, x.ndim))
+    return jnp.sum(squares, axis=axes, keepdims=True) * m.points(x.shape) / m.dimension(x.shape)

@@ -88,6 +88,14 @@ class SGHMC(Sampler):
         require_excess(heat, self.noise_estimate, spread(self.step_size, 0, position), position, geometry, "friction")
 
     @property
+    def independent_draws(self) -> bool:  # type: ignore[override]
+        """What is taken off for the noise is that of independent minibatches; of an epoch without replacement the noise
+        sums to zero, and the chain would be too cold."""
+        noise = self.noise_estimate
+        given = isinstance(noise, GradientNoise) or callable(noise)
+        return given or any(np.any(np.asarray(leaf) != 0) for leaf in jax.tree.leaves(noise))
+
+    @property
     def law_known(self) -> bool:
         """The law below is that of momenta that are never redrawn, and of coordinates that do not mix."""
         noise = self.noise_estimate

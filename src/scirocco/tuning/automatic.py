@@ -39,7 +39,9 @@ from scirocco.optimise.curvature import Curvature, curvature
 from scirocco.optimise.mode import find_mode
 from scirocco.samplers.base import Auto, at, automatic, has_law
 from scirocco.samplers.preconditioned import Preconditioned, Scale
+from scirocco.samplers.rescaled import Rescaled
 from scirocco.target import Density, Target, merge
+from scirocco.tuning import manifold
 from scirocco.tuning.bandit import search, with_settings
 from scirocco.tuning.report import FAR, Trial, Tuning
 from scirocco.tuning.strata import stratify
@@ -97,6 +99,8 @@ def tune_kernel(make: Make, rows: int, initial: Params, *, free: bool, free_batc
     if not temperature > 0:
         raise ValueError(f'step_size="auto" needs a positive temperature; got {sampler.temperature!r}')
     position, held = split(jax.tree.map(jnp.asarray, initial), kernel.blocks)
+    if not kernel.target.geometry.flat:
+        return _tune_on_manifold(kernel, position, held, temperature, wishes, free, began)
     mode, found = _located(kernel, position, held)
     if free:
         strata = stratify(kernel.target, found.scale, mode, held, kernel.seed, rows)
@@ -141,6 +145,48 @@ def tune_kernel(make: Make, rows: int, initial: Params, *, free: bool, free_batc
         time.perf_counter() - began, _strata(kernel), tuple(trials),
     )  # fmt: skip
     return Tuned(kernel.replaced(sampler), {**mode, **held} if held else mode, report)
+
+
+def _tune_on_manifold(
+    kernel: Kernel, position: Params, held: Params, temperature: float, wishes: Auto, free: bool, began: float
+) -> Tuned:
+    """The same in the tangent space at the mode: see ``tuning.manifold``."""
+    sampler, target = kernel.sampler, kernel.target
+    if wishes.search:
+        raise ValueError(
+            "search=True: on manifolds there is no search, the discrepancy that judges it is of flat space"
+        )
+    if not has_law(sampler):
+        raise ValueError(
+            f'step_size="auto" on a manifold needs a sampler that knows its law, and {sampler!r} does not: give a step '
+            "size, or leave out matrices and resample_momentum"
+        )
+    target.check(position, held)
+    replace(sampler, step_size=1.0).check(position, target.geometry)
+    position = target.geometry.nearest(position)
+    start = kernel.estimator.start(target, position, held, partial(find_mode, seed=kernel.seed))
+    own = isinstance(kernel.estimator, ControlVariate)
+    mode = start if own else find_mode(target, position, held=held, seed=kernel.seed)
+    _require_inside(target, mode, held, "at the point that the search for the mode ended at")
+    units = manifold.units(target, mode, held, kernel.seed)
+    if free and not sampler.full_data:
+        kernel, values, departure = manifold.quietest(kernel, units.scale, mode, held, temperature, QUIET, WORTH)
+    else:
+        kernel = manifold.centred(kernel, mode)
+        values, departure = manifold.measure(kernel, kernel.estimator, units.scale, mode, held, temperature)
+    noise = Noise(values, departure)
+    found = Curvature(
+        Scale(np.ones(values.size)), units.kind, units.largest, units.condition, units.largest, units.flat
+    )
+    step_size, why = _step_size(sampler, noise, found, temperature, kernel.epoch, wishes)
+    sampler = with_settings(sampler, step_size, None)
+    error = _predicted(sampler, noise.values, 1.0, temperature, kernel.epoch)
+    report = Tuning(
+        step_size, wishes.sd_error, error, None, kernel.batch_size, _named(kernel.estimator), found.kind, values.size,
+        found.condition, found.flat, noise.median, departure, why, time.perf_counter() - began,
+    )  # fmt: skip
+    rescaled = Rescaled(sampler, units.scale, dispersion=float(np.sqrt(temperature)))
+    return Tuned(kernel.replaced(rescaled), {**mode, **held} if held else mode, report)
 
 
 def _located(kernel: Kernel, position: Params, held: Params) -> tuple[Params, Curvature]:
