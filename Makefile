@@ -32,6 +32,8 @@ bench: $(VENV)/.bench results/covertype_reference.npz
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/simplex_engine.py
+	$(BIN)/python benchmarks/geodesic.py --peers
+	$(BIN)/python benchmarks/vmf_mixture.py
 	$(BIN)/python benchmarks/lda.py
 	$(BIN)/python benchmarks/lda_speed.py
 	$(BIN)/python benchmarks/lda_scaling.py
@@ -55,6 +57,8 @@ experiments: $(VENV)/.dev
 	$(BIN)/python experiments/against_nuts.py --output results
 	$(BIN)/python experiments/gaussian_mixture.py --output results
 	$(BIN)/python experiments/constant_cost.py --output results
+	$(BIN)/python experiments/geodesic_circle.py --output results
+	$(BIN)/python experiments/geodesic_mixture.py --output results
 	$(BIN)/python experiments/lda_stream.py --output results
 	$(BIN)/python experiments/lda_control_variate.py --output results
 	$(BIN)/python experiments/lda_thermostat.py --output results
@@ -69,6 +73,7 @@ experiments: $(VENV)/.dev
 	$(BIN)/python experiments/matrix_factorization_growing_data.py --output results
 	$(BIN)/python experiments/matrix_factorization_zero_variance.py --output results
 	$(BIN)/python experiments/thermostat_learning.py --output results
+	$(BIN)/python experiments/spherical_topics.py --output results
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -53,11 +53,14 @@ _WHERE = {
     "LDA": "models",
     "choose_topics": "models",
     "DirichletProcessMixture": "models",
+    "BayesianPCA": "models",
     "GaussianMixture": "models",
     "LogisticRegression": "models",
     "MatrixFactorization": "models",
     "NeuralNetworkClassifier": "models",
     "NeuralNetworkRegressor": "models",
+    "SphericalAdmixture": "models",
+    "VonMisesFisherMixture": "models",
 }
 _MODULES = {
     "batches",
@@ -97,6 +100,7 @@ __all__ = [
     "SGRLD",
     "SVRG",
     "Auto",
+    "BayesianPCA",
     "Block",
     "ControlVariate",
     "Decreasing",
@@ -113,9 +117,11 @@ __all__ = [
     "NeuralNetworkRegressor",
     "Plain",
     "Recipe",
+    "SphericalAdmixture",
     "Target",
     "Trace",
     "UnderdampedLangevin",
+    "VonMisesFisherMixture",
     "batches",
     "bias",
     "check_invariance",
@@ -177,12 +183,15 @@ if TYPE_CHECKING:
     from scirocco.gradient.blocks import Block
     from scirocco.models import (
         LDA,
+        BayesianPCA,
         DirichletProcessMixture,
         GaussianMixture,
         LogisticRegression,
         MatrixFactorization,
         NeuralNetworkClassifier,
         NeuralNetworkRegressor,
+        SphericalAdmixture,
+        VonMisesFisherMixture,
         choose_topics,
     )
     from scirocco.optimise import find_mode

@@ -30,6 +30,9 @@ class Estimator:
     independent_draws: ClassVar[bool] = False
     """Whether the estimate is unbiased only with minibatches that are independent of each other."""
 
+    stochastic: ClassVar[bool] = False
+    """Whether the estimate has randomness of its own beside the minibatch's: ``estimate`` then takes a ``key`` last."""
+
     refresh_every: int | None = None
     """Steps of the chain after which ``refresh`` is called; None for never."""
 

@@ -94,7 +94,7 @@ class Program:
         self, key: Key, count: Array, sampler: Any, estimator: Any, draws: Any, held: Params, data: Data
     ) -> tuple[Any, Any, Any, Batch, Info]:
         draws, batch = self.draw.draw(fold(key, Use.MINIBATCH, count), draws, count, data)
-        gradient = _Recorded(self, estimator, held, batch)
+        gradient = _Recorded(self, estimator, held, batch, fold(key, Use.ESTIMATE, count))
         sampler, info = self.sampler.step(fold(key, Use.NOISE, count), sampler, gradient, *self._where)
         return sampler, gradient.state, draws, batch, info
 
@@ -122,7 +122,12 @@ class Program:
     def fresh_gradient(self, key: Key, state: ChainState, data: Data) -> Params:
         """An estimate of grad U where the chain is, from a minibatch that had no part in bringing it there."""
         batch = self.draw.fresh(key, data)
-        return self.estimator.estimate(self.density, state.estimator, state.sampler.position, state.held, batch)[0]
+        return self.estimate(key, state.estimator, state.sampler.position, state.held, batch)[0]
+
+    def estimate(self, key: Key, state: Any, position: Params, held: Params, batch: Batch) -> tuple[Params, Any]:
+        """The estimator's gradient and new state; one that has randomness of its own is given a key."""
+        own = (fold(key, Use.ESTIMATE),) if self.estimator.stochastic else ()
+        return self.estimator.estimate(self.density, state, position, held, batch, *own)
 
     def probe(
         self, key: Key, state: ChainState, data: Data, repeats: int, covector: Params = None, centre: Params = None
@@ -146,13 +151,13 @@ class Program:
             drift = self.sampler.drift_scale(state.sampler, at_least_single(position))
             u = geometry.project(position, jax.tree.map(jnp.multiply, marginal(covector), drift))
 
-        def estimate(place: Params, batch: Batch) -> Params:
-            gradient = self.estimator.estimate(self.density, state.estimator, place, state.held, batch)[0]
-            return geometry.slope(place, gradient)
+        def estimate(place: Params, batch: Batch, number: Array) -> Params:
+            own = fold(key, Use.ESTIMATE, number)  # the same at both places, as the minibatch is
+            return geometry.slope(place, self.estimate(own, state.estimator, place, state.held, batch)[0])
 
         def once(number: Array) -> tuple[Params, Params, Params, Params]:
             batch = self.draw.fresh(fold(key, Use.MINIBATCH, number), data)
-            gradient = estimate(position, batch)
+            gradient = estimate(position, batch, number)
             signs = signs_like(fold(key, Use.SIGNS, number), position)
             directions = jax.tree.map(lambda *rows: jnp.stack(rows), back(signs), *([] if u is None else [u]))
 
@@ -166,7 +171,7 @@ class Program:
             products = jax.vmap(times)(directions)
             curved = marginal(jax.tree.map(lambda rows: rows[0], products))
             strained = jax.tree.map(lambda rows: rows[-1], products)
-            fall = gradient if u is None else jax.tree.map(jnp.subtract, gradient, estimate(centre, batch))
+            fall = gradient if u is None else jax.tree.map(jnp.subtract, gradient, estimate(centre, batch, number))
             return gradient, jax.tree.map(jnp.multiply, signs, curved), strained, fall
 
         measured = jax.lax.map(once, jnp.arange(repeats, dtype=jnp.int32))
@@ -195,14 +200,11 @@ class Program:
 class _Recorded:
     """The gradient as a function of the position; remembers the estimator's new state for the step."""
 
-    def __init__(self, program: Program, state: Any, held: Params, batch: Batch) -> None:
-        self._program, self.state, self._held, self._batch = program, state, held, batch
+    def __init__(self, program: Program, state: Any, held: Params, batch: Batch, key: Key) -> None:
+        self._program, self.state, self._held, self._batch, self._key = program, state, held, batch, key
 
     def __call__(self, position: Params) -> Params:
-        program = self._program
-        gradient, self.state = program.estimator.estimate(
-            program.density, self.state, position, self._held, self._batch
-        )
+        gradient, self.state = self._program.estimate(self._key, self.state, position, self._held, self._batch)
         return gradient
 
     def difference(self, start: Params, end: Params) -> Array:
@@ -217,7 +219,7 @@ class _Recorded:
 
         def alone(row: Data, weight: Array, index: Array) -> Params:
             single = Batch(jax.tree.map(lambda a: a[None], row), weight[None], index[None])
-            return program.estimator.estimate(program.density, self.state, position, self._held, single)[0]
+            return program.estimate(self._key, self.state, position, self._held, single)[0]
 
         rows = jax.vmap(alone)(batch.data, weights, batch.indices)
         left = (1 - n / program.density.size if program.draw.distinct else 1.0) / (n * max(n - 1, 1))

@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 _WHERE = {
+    "BayesianPCA": "bayesian_pca",
     "LDA": "lda",
     "choose_topics": "lda",
     "DirichletProcessMixture": "dp_mixture",
@@ -17,26 +18,36 @@ _WHERE = {
     "MatrixFactorization": "matrix_factorization",
     "NeuralNetworkClassifier": "neural_network",
     "NeuralNetworkRegressor": "neural_network",
+    "SphericalAdmixture": "sam",
+    "TfIdf": "sam",
+    "VonMisesFisherMixture": "von_mises_fisher_mixture",
 }
 
 __all__ = [
     "LDA",
+    "BayesianPCA",
     "DirichletProcessMixture",
     "GaussianMixture",
     "LogisticRegression",
     "MatrixFactorization",
     "NeuralNetworkClassifier",
     "NeuralNetworkRegressor",
+    "SphericalAdmixture",
+    "TfIdf",
+    "VonMisesFisherMixture",
     "choose_topics",
 ]
 
 if TYPE_CHECKING:
+    from scirocco.models.bayesian_pca import BayesianPCA
     from scirocco.models.dp_mixture import DirichletProcessMixture
     from scirocco.models.gaussian_mixture import GaussianMixture
     from scirocco.models.lda import LDA, choose_topics
     from scirocco.models.logistic import LogisticRegression
     from scirocco.models.matrix_factorization import MatrixFactorization
     from scirocco.models.neural_network import NeuralNetworkClassifier, NeuralNetworkRegressor
+    from scirocco.models.sam import SphericalAdmixture, TfIdf
+    from scirocco.models.von_mises_fisher_mixture import VonMisesFisherMixture
 
 
 def __getattr__(name: str) -> Any:

@@ -57,11 +57,13 @@ class GradientModel(BaseEstimator):  # type: ignore[misc]
 
     def _sample(
         self, target: Target, initial: Params | Callable[..., Params], default: Callable[[], Sampler], home: Home, *,
-        blocks: Sequence[Block] = (), batch_size: int | float | None = None, seed: int,
+        blocks: Sequence[Block] = (), batch_size: int | float | None = None, seed: int, estimator: Any = None,
+        collect: Callable[[Params], Any] | None = None,
     ) -> None:  # fmt: skip
         """Run the chains, from their start or from checkpoints; sets ``trace_`` and ``posterior_``.
 
-        ``default`` makes the model's own sampler, if none was given: its step size may need a start.
+        ``default`` makes the model's own sampler, if none was given: its step size may need a start; ``estimator`` is
+        the model's own, ``collect`` as for ``sample``.
         """
         rows = self.batch_size if self.batch_size is not None else batch_size
         if isinstance(rows, int | np.integer) and not isinstance(rows, bool):
@@ -69,12 +71,13 @@ class GradientModel(BaseEstimator):  # type: ignore[misc]
         if home.meta is not None:
             assert home.path is not None
             start = None if home.begun else initial
-            again = replace(home.again, blocks=tuple(blocks), initial=start, progress=self.verbose)
+            again = replace(home.again, blocks=tuple(blocks), initial=start, progress=self.verbose, collect=collect)
             self.trace_: Trace = GradientResumer()(home.path, home.meta, target, None, again)
         else:
             self.trace_ = sample(
                 target, default() if self.sampler is None else self.sampler, initial, num_samples=self.n_draws,
-                burn_in=self.burn_in, thin=self.thin, batch_size=rows, estimator=self.estimator, blocks=blocks,
+                burn_in=self.burn_in, thin=self.thin, batch_size=rows, blocks=blocks, collect=collect,
+                estimator=estimator if self.estimator is None else self.estimator,
                 chains=self.n_chains, seed=seed, progress=self.verbose, path=home.path, max_seconds=self.max_seconds,
                 facts=home.facts(self),
             )  # fmt: skip

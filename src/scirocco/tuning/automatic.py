@@ -162,7 +162,7 @@ def _tune_on_manifold(
             "size, or leave out matrices and resample_momentum"
         )
     target.check(position, held)
-    replace(sampler, step_size=1.0).check(position, target.geometry)
+    with_settings(sampler, 1.0, None).check(position, target.geometry)
     position = target.geometry.nearest(position)
     start = kernel.estimator.start(target, position, held, partial(find_mode, seed=kernel.seed))
     own = isinstance(kernel.estimator, ControlVariate)
@@ -317,7 +317,7 @@ def _slopes(
 
     def once(number: Array) -> Array:
         batch = program.draw.fresh(fold(key, Use.MINIBATCH, number), data)
-        gradient, _ = program.estimator.estimate(program.density, state, theta, held, batch)
+        gradient, _ = program.estimate(fold(key, Use.MINIBATCH, number), state, theta, held, batch)
         return scale.transposed(ravel_pytree(gradient)[0])
 
     white = jax.lax.map(once, first + jnp.arange(REPEATS, dtype=jnp.int32))

@@ -146,10 +146,11 @@ def _slopes(
         return back(jax.tree.map(jnp.subtract, gradient(theta), change))[0]
 
     def once(number: Array) -> tuple[Array, Array, Array]:
-        batch = program.draw.fresh(fold(as_key(words), Use.MINIBATCH, number), data)
+        key = fold(as_key(words), Use.MINIBATCH, number)
+        batch = program.draw.fresh(key, data)
 
         def estimated(theta: Params) -> Params:
-            return program.estimator.estimate(program.density, state, theta, held, batch)[0]
+            return program.estimate(key, state, theta, held, batch)[0]
 
         def plain(v: Params) -> Params:
             return in_chart(lambda theta: program.density.potential_gradient(theta, held, batch), v)

@@ -1,0 +1,367 @@
+"""Bayesian principal components: a normal law of low rank plus noise, with orthonormal loadings.
+
+    x ~ N(m, C),    C = U diag(s^2) U' + sigma^2 I,    U'U = I                                    (U is d x k)
+    U ~ uniform on the Stiefel manifold,  log s_j, log sigma ~ N(log v, r^2),  m_c ~ N(mean of column c, (q v)^2)
+
+with v^2 the mean variance of the columns. The factors of a row are integrated out: with e = x - m, y = U'e and
+l_j = s_j^2 + sigma^2,
+
+    -2 log p(x) = |e - U y|^2 / sigma^2 + sum_j (y_j^2 / l_j + log l_j) + (d - k) log sigma^2 + d log 2 pi
+
+by the identity of Woodbury and the determinant lemma, O(d k) a row. The residual e - U y is formed, not its square from
+a difference of squares: single precision would lose noise that is small beside the scales.
+
+The chain moves U on its manifold, log s and log sigma in units of v, and z with m = mean of the rows + v C^(1/2) z. The
+likelihood is then a function of z times one of the rest, and knows all directions of z equally well, while the sds of m
+go from sigma to the largest scale, too far apart for one step size. The density of z gains |C|^(1/2). Chains start at
+the maximum of the likelihood (Tipping and Bishop 1999), around which control variates are taken.
+
+The posterior is the same for other signs and orders of the columns. Draws are matched to the columns of the start.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import gen_batches
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from scirocco.core.checks import require_count
+from scirocco.core.types import Array, Params
+from scirocco.estimators import ControlVariate
+from scirocco.manifolds import Stiefel
+from scirocco.models.base import GradientModel, require_positive_setting
+from scirocco.models.home import Home
+from scirocco.samplers import GeodesicSGHMC
+from scirocco.target import Target
+
+COORDINATES = ("loadings", "log_scales", "log_noise", "mean")  # of the chain
+BLOCK = 2**22  # numbers of X that are taken to float64 at a time
+BATCH = 1000  # rows of a minibatch at least
+FINEST = 3e-7  # smallest posterior sd of a loading that steps in single precision can follow
+STEP = 0.4  # step size in posterior sds
+SLOWEST = 50  # time that friction takes, in posterior sds
+HEAT = 0.05  # share of the noise that may come from minibatches
+
+
+class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientModel):  # type: ignore[misc]
+    """Probabilistic principal components, all of whose parameters have posteriors.
+
+    Parameters
+    ----------
+    n_components : k, columns of the loadings, fewer than columns of ``X``.
+    prior_scale : r, sd of the normal priors of the logarithms of scales and noise.
+    mean_scale : q, sd of the prior of the mean around the column means, in sds of the data.
+    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, verbose : the run; see
+        ``scirocco.models.base.GradientModel``. Samplers must be able to move on manifolds.
+
+    Attributes
+    ----------
+    components_ : (component, feature), posterior mean directions, orthonormalised, in order of falling variance.
+    explained_variance_, explained_variance_ratio_ : posterior means of l_j = s_j^2 + sigma^2 and of its share of all.
+    noise_variance_, mean_ : posterior means of sigma^2 and m.
+    subspace_ : (component, feature), an orthonormal basis of the mean subspace: the leading eigenvectors of the mean of
+        U U', which does not depend on signs, order and rotations of the columns.
+    posterior_ : draws of ``loadings`` (feature, component), ``scales``, ``noise`` (sds) and ``mean`` in units of the
+        data, an ``xarray.Dataset``; also, in radians, ``column_angles`` between columns and ``components_``, and
+        ``subspace_angles``, the principal angles to ``subspace_``, the largest first.
+    trace_ : the run, in the coordinates of the chain.
+
+    Columns of the draws have the order and signs that fit those of the maximum likelihood best. Where two scales are
+    equal within their uncertainty, the subspace that they span is known and the directions inside are not: these
+    columns turn freely (up to 45 degrees for two of them, beyond which matching takes the other), their
+    ``column_angles`` are large, their scales need not fall within a draw, and ``components_`` is one basis among many.
+    What stays definite is ``subspace_`` with ``subspace_angles``, ``get_covariance``, ``score`` and
+    ``noise_variance_``. Such columns need large minibatches, at worst all rows: the default takes them.
+
+    All columns share one noise: scale them beforehand if their units differ. Constant columns are kept, with a warning.
+
+    >>> import numpy as np, scirocco as sc
+    >>> from scirocco.models.bayesian_pca import BayesianPCA
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 1)) * [3.0, 0.0, 4.0] + rng.normal(size=(500, 3))
+    >>> model = BayesianPCA(1, n_draws=100, random_state=0).fit(X)
+    >>> print(np.abs(model.components_).round(1), round(model.noise_variance_, 1))
+    [[0.6 0.  0.8]] 1.0
+    """
+
+    _facts: ClassVar = ("noise_variance_",)
+    _arrays: ClassVar = ("components_", "explained_variance_", "explained_variance_ratio_", "mean_", "subspace_")
+
+    def __init__(
+        self, n_components: int = 2, *, prior_scale: float = 2.0, mean_scale: float = 10.0, sampler: Any = None,
+        estimator: Any = None, batch_size: int | float | None = None, n_draws: int = 500, burn_in: int = 500,
+        thin: int = 8, n_chains: int = 4, max_seconds: float | None = None, random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:  # fmt: skip
+        self.n_components = n_components
+        self.prior_scale = prior_scale
+        self.mean_scale = mean_scale
+        self.sampler = sampler
+        self.estimator = estimator
+        self.batch_size = batch_size
+        self.n_draws = n_draws
+        self.burn_in = burn_in
+        self.thin = thin
+        self.n_chains = n_chains
+        self.max_seconds = max_seconds
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None, *, path: str | Path | None = None) -> BayesianPCA:
+        """Sample loadings, scales, noise and mean given rows ``X``.
+
+        With a ``path`` draws and checkpoints go to that folder, for ``scirocco.resume(path, X)``.
+        """
+        return self._fit(X, y, Home.of(path))
+
+    def _fit(self, X: Any, y: Any, home: Home) -> BayesianPCA:
+        del y
+        self._check_run()
+        require_count("n_components", self.n_components)
+        for name in ("prior_scale", "mean_scale"):
+            require_positive_setting(name, getattr(self, name))
+        X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        for name, count, least in (("n_features", X.shape[1], 1), ("n_samples", len(X), 2)):
+            if count < self.n_components + least:
+                raise ValueError(
+                    f"n_components is {self.n_components} and needs {least} more; X has only {name} = {count}"
+                )
+        centre, scale, unit = _standardised(X)
+        start = self._initial(unit)
+        sampler, rows = self._default_run(start, len(X))
+        self._sample(
+            self.target(unit), start, lambda: sampler, home, batch_size=rows, seed=home.seed(self.random_state),
+            estimator=ControlVariate(centre=start),
+        )  # fmt: skip
+        self._settle(start, centre, scale)
+        return self
+
+    def target(self, X: np.ndarray) -> Target:
+        """The posterior as a ``Target`` for rows that are centred and in units of v, for runs of your own."""
+        prior = _LogPrior(float(self.prior_scale), float(self.mean_scale))
+        return Target(prior, _log_likelihood, X, batched=True, manifold={"loadings": Stiefel()})
+
+    def _initial(self, X: np.ndarray) -> Params:
+        """The maximum of the likelihood, from the eigenvalues of the covariance of the rows."""
+        k, d = self.n_components, X.shape[1]
+        covariance = sum(block.T @ block for block in _blocks(X)) / len(X)
+        values, vectors = np.linalg.eigh(covariance)
+        values, vectors = values[::-1], vectors[:, ::-1][:, :k]
+        noise = values[k:].sum() / (d - k)
+        if not noise > FINEST**2 * len(X) * values[0]:
+            raise ValueError(
+                f"n_components = {k} leave {max(noise, 0.0) / values.mean():.2g} of the mean variance of X as noise, "
+                "too little for a posterior: take fewer components"
+            )
+        largest = vectors[np.argmax(np.abs(vectors), axis=0), np.arange(k)]
+        start = {
+            "loadings": vectors * np.sign(largest),
+            "log_scales": np.log(np.maximum(values[:k] - noise, noise / np.sqrt(len(X)))) / 2,
+            "log_noise": np.log(noise) / 2,
+            "mean": np.zeros(d),
+        }
+        return {name: jnp.asarray(value, jnp.float32) for name, value in start.items()}
+
+    def _default_run(self, start: Params, n: int) -> tuple[GeodesicSGHMC, int]:
+        """The sampler, with steps in posterior sds by the Fisher information at the start, and rows of a minibatch."""
+        scales, noise = (np.exp(np.asarray(start[name], np.float64)) for name in ("log_scales", "log_noise"))
+        total, (d, k) = scales**2 + noise**2, start["loadings"].shape
+        columns = np.minimum(noise * np.sqrt(total / n) / scales**2, 1.0)  # towards what no column spans
+        turns = np.sqrt(2 * total[1:] * total[:-1] / n) / np.maximum(total[:-1] - total[1:], 1e-6)  # towards the next
+        sds = {
+            "log_scales": np.minimum(total / (scales**2 * np.sqrt(2 * n)), self.prior_scale),
+            "log_noise": 1 / np.sqrt(2 * n * (d - k)),
+            "mean": 1 / np.sqrt(n),
+        }
+        # Columns share a step, which the best known bounds. Little friction takes the least known on, but not so little
+        # that the burn-in could not warm up all the others.
+        fast = columns.min()
+        slow = np.clip(max(columns.max(), turns.max(initial=0.0)), fast, min(SLOWEST * fast, 1.0))
+        steps = {name: STEP * sd for name, sd in sds.items()} | {"loadings": STEP * fast}
+        friction = {name: 1 / sd for name, sd in sds.items()} | {"loadings": 1 / slow}
+        # What minibatches add to the injected noise, h V/2 over the friction: with control variates V grows with the
+        # square of the distance to the start, which columns go that turn into each other.
+        far = d + np.max(np.minimum(turns, 1.0) / columns[:-1], initial=0.0) ** 2
+        rows = n * STEP / 2 * slow * fast * far / HEAT
+        return GeodesicSGHMC(steps, friction), int(min(n, max(BATCH, rows)))
+
+    def _settle(self, start: Params, centre: np.ndarray, scale: float) -> None:
+        """Draws in the units of the data, columns in one order and with one sign, and what is known from them."""
+        import xarray as xr
+
+        raw = {name: values.values.astype(np.float64) for name, values in self.trace_.posterior.data_vars.items()}
+        if not raw["log_noise"].size:
+            raise ValueError(f"max_seconds = {self.max_seconds} ended the run before its first draw")
+        loadings, scales, noise, mean = (np.empty_like(raw[name]) for name in COORDINATES)
+        reference = np.asarray(start["loadings"], np.float64)
+        for at in np.ndindex(noise.shape):
+            u, s, noise[at], mean[at] = _parameters(np, {name: values[at] for name, values in raw.items()})
+            cosines = reference.T @ u
+            order = linear_sum_assignment(-np.abs(cosines))[1]
+            signs = np.sign(cosines[np.arange(len(order)), order])
+            loadings[at], scales[at] = u[:, order] * signs, s[order]
+        falling = np.argsort(-np.mean(scales**2, axis=(0, 1)), kind="stable")
+        loadings, scales = loadings[..., falling], scale * scales[..., falling]
+        noise, mean = scale * noise, centre + scale * mean
+
+        self.mean_, self.noise_variance_ = mean.mean(axis=(0, 1)), float(np.mean(noise**2))
+        variances = scales**2 + noise[..., None] ** 2
+        every = np.sum(scales**2, axis=-1) + loadings.shape[2] * noise**2
+        self.explained_variance_ = variances.mean(axis=(0, 1))
+        self.explained_variance_ratio_ = (variances / every[..., None]).mean(axis=(0, 1))
+        left, _, right = np.linalg.svd(loadings.mean(axis=(0, 1)), full_matrices=False)
+        self.components_ = (left @ right).T
+        stacked = np.moveaxis(loadings, 2, 0).reshape(loadings.shape[2], -1)  # its square is the sum of all U U'
+        self.subspace_ = np.linalg.svd(stacked, full_matrices=False)[0][:, : len(falling)].T
+        self.posterior_ = xr.Dataset({
+            "loadings": (("chain", "draw", "feature", "component"), loadings),
+            "scales": (("chain", "draw", "component"), scales),
+            "noise": (("chain", "draw"), noise),
+            "mean": (("chain", "draw", "feature"), mean),
+            "column_angles": (("chain", "draw", "component"), _angles(self.components_.T, loadings)),
+            "subspace_angles": (("chain", "draw", "angle"), _principal_angles(self.subspace_.T, loadings)),
+        })  # fmt: skip
+
+    # Using.
+
+    def _fitted(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        return validate_data(self, X, dtype=np.float64, reset=False)
+
+    def _each(self, most: int | None = None) -> Iterator[tuple[np.ndarray, ...]]:
+        """Loadings, scales, noise and mean of each draw."""
+        names = ("loadings", "scales", "noise", "mean")
+        return zip(*(self._draws(name, most) for name in names), strict=True)
+
+    def transform(self, X: Any, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
+        """Coordinates of the rows along the components, (row, component): s_j times the factors, in units of the data.
+
+        Given the parameters they are normal around s_j^2/l_j u_j'(x - m) with the variance s_j^2 sigma^2/l_j; here are
+        their mean over the draws and, with ``return_std``, the sd of both the factors and the parameters together, of
+        at most 500 draws. Means are drawn towards 0, unlike those of ``sklearn.decomposition.PCA``.
+        """
+        X = self._fitted(X)
+        maps = [(u * (s**2 / (s**2 + e**2)), m) for u, s, e, m in self._each()]
+        slope = np.mean([a for a, _ in maps], axis=0)
+        mean = (X - self.mean_) @ slope - np.mean([(m - self.mean_) @ a for a, m in maps], axis=0)
+        if not return_std:
+            return mean
+        variance, count = np.zeros_like(mean), 0
+        for u, s, e, m in self._each(most=500):
+            share = s**2 / (s**2 + e**2)
+            variance += ((X - m) @ (u * share) - mean) ** 2 + share * e**2
+            count += 1
+        return mean, np.sqrt(variance / count)
+
+    def inverse_transform(self, X: Any) -> np.ndarray:
+        """Rows from coordinates along the components: ``mean_ + X @ components_``."""
+        check_is_fitted(self)
+        X = check_array(X, dtype=np.float64)
+        if X.shape[1] != self.n_components:
+            raise ValueError(f"X must have a column for each of n_components = {self.n_components}; got {X.shape[1]}")
+        return self.mean_ + X @ self.components_
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """The log of the posterior predictive density of each row, from at most 500 draws."""
+        X, total, count = self._fitted(X), np.array(-np.inf), 0
+        for draw in self._each(most=500):
+            total, count = np.logaddexp(total, _log_densities(np, X, *draw)), count + 1
+        return total - np.log(count)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The mean log predictive density."""
+        del y
+        return float(np.mean(self.score_samples(X)))
+
+    def get_covariance(self) -> np.ndarray:
+        """The posterior mean of C = U diag(s^2) U' + sigma^2 I, (feature, feature)."""
+        check_is_fitted(self)
+        scaled = self._draws("loadings") * self._draws("scales")[:, None, :]
+        rows = np.moveaxis(scaled, 1, 0).reshape(scaled.shape[1], -1)
+        return rows @ rows.T / len(scaled) + self.noise_variance_ * np.eye(len(rows))
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components
+
+
+# Equal for equal settings, unlike functions made in a method: fits of one shape then share a compiled program, and many
+# fits do not fill the process with programs, which ends in a crash at the limit of memory maps.
+
+
+@dataclass(frozen=True)
+class _LogPrior:
+    width: float
+    wide: float
+
+    def __call__(self, params: Params) -> Array:
+        loadings, scales, noise, mean = _parameters(jnp, params)
+        (d, k), logs = loadings.shape, jnp.append(params["log_scales"], params["log_noise"])
+        log_root = jnp.sum(jnp.log(scales**2 + noise**2)) / 2 + (d - k) * params["log_noise"]  # of |C|^(1/2)
+        return log_root - jnp.sum((logs / self.width) ** 2) / 2 - jnp.sum((mean / self.wide) ** 2) / 2
+
+
+def _log_likelihood(params: Params, rows: Array) -> Array:
+    return _log_densities(jnp, rows, *_parameters(jnp, params))
+
+
+def _log_densities(xp: Any, x: Any, loadings: Any, scales: Any, noise: Any, mean: Any) -> Any:
+    """log N(x | m, C) of each row, in JAX or NumPy."""
+    away = x - mean
+    along = away @ loadings
+    rest = away - along @ loadings.T
+    variances, (d, k) = scales**2 + noise**2, loadings.shape
+    square = xp.sum(rest**2, axis=-1) / noise**2 + xp.sum(along**2 / variances, axis=-1)
+    return -(square + xp.sum(xp.log(variances)) + 2 * (d - k) * xp.log(noise) + d * np.log(2 * np.pi)) / 2
+
+
+def _parameters(xp: Any, params: Params) -> tuple[Any, Any, Any, Any]:
+    """Loadings, scales, noise and mean from the coordinates of the chain, in JAX or NumPy."""
+    loadings, z = params["loadings"], params["mean"]
+    scales, noise = xp.exp(params["log_scales"]), xp.exp(params["log_noise"])
+    beyond = xp.sqrt(scales**2 + noise**2) - noise  # C^(1/2) = sigma I + U (sqrt(l) - sigma) U'
+    return loadings, scales, noise, noise * z + loadings @ (beyond * (z @ loadings))
+
+
+def _blocks(X: np.ndarray, centre: Any = 0.0) -> Iterator[np.ndarray]:
+    """Rows in float64, some at a time."""
+    for rows in gen_batches(len(X), max(1, BLOCK // X.shape[1])):
+        yield X[rows] - np.asarray(centre, np.float64)
+
+
+def _standardised(X: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:
+    """Column means, the root v of the mean variance of the columns, and the rows in these units."""
+    centre = X.mean(axis=0, dtype=np.float64)
+    variances = sum(np.sum(block**2, axis=0) for block in _blocks(X, centre)) / len(X)
+    scale = float(np.sqrt(np.mean(variances)))
+    if not scale > 1e-12 * np.max(np.abs(centre), initial=0.0):
+        raise ValueError("X has zero variance: its rows are all equal")
+    constant = np.flatnonzero(variances <= (1e-7 * scale) ** 2)
+    if constant.size:
+        warnings.warn(
+            f"columns {constant[:10].tolist()} of X are constant: they lower the noise that all columns share",
+            stacklevel=4,
+        )
+    return centre, scale, np.concatenate([(block / scale).astype(np.float32) for block in _blocks(X, centre)])
+
+
+def _angles(reference: np.ndarray, loadings: np.ndarray) -> np.ndarray:
+    """Angles between columns and those of the reference, from sines: cosines near 1 lose what single precision has."""
+    cosines = np.sum(reference * loadings, axis=-2)
+    sines = np.linalg.norm(loadings - reference * cosines[..., None, :], axis=-2)
+    return np.arctan2(sines, cosines)
+
+
+def _principal_angles(basis: np.ndarray, loadings: np.ndarray) -> np.ndarray:
+    """Principal angles between the spans of columns and that of an orthonormal basis, the largest first."""
+    rest = loadings - basis @ (basis.T @ loadings)
+    return np.arcsin(np.minimum(np.linalg.svd(rest, compute_uv=False), 1.0))

@@ -1,0 +1,394 @@
+"""The spherical admixture model as a scikit-learn estimator.
+
+    mu ~ vMF(m, kappa_0),   beta_k ~ vMF(mu, sigma),   theta_d ~ Dirichlet(alpha)
+    v_d ~ vMF(beta theta_d / |beta theta_d|, kappa)
+
+Documents are unit vectors, tf-idf rows say (``TfIdf``), and so are topics, whose negative entries speak of words that
+are absent. Topics are sampled from minibatches on a product of spheres, shares of topics in documents are averaged over
+(``sam.model``). Reisinger et al. (2010); the samplers are those of Liu, Zhu and Song (2016).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import linear_sum_assignment
+from scipy.special import logsumexp
+from sklearn.base import TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from scirocco.batches.base import batch_rows
+from scirocco.core.checks import positive_array, require_choice, require_count
+from scirocco.core.seeds import Purpose, generator
+from scirocco.core.types import Array, Params
+from scirocco.directional import log_normaliser
+from scirocco.models.base import GradientModel, require_positive_setting
+from scirocco.models.home import Home
+from scirocco.models.inputs import refuse_text
+from scirocco.models.sam import variational
+from scirocco.models.sam.model import (
+    Hyper,
+    ShareAverage,
+    gradient_given_nearest,
+    joint_target,
+    marginal_target,
+    projections,
+    shares_block,
+    steepness,
+)
+from scirocco.models.sam.weights import sampled, start
+from scirocco.run.progress import waiting
+from scirocco.samplers import GMC, GeodesicSGHMC, GeodesicSGNHT, GradientNoise, Rescaled
+from scirocco.samplers.base import Sampler
+from scirocco.target import Target
+
+SAMPLED = ("gsgnht", "sggmc")  # from minibatches
+IN_TURN = ("gmc-gibbs", "gmc-approximate")  # on all data
+VARIATIONAL = ("variational", "stochastic-variational")
+UNIT = 1e-3  # how far from 1 the length of a row may be
+BYTES = 8 * 2**30  # of dense rows
+STEP = 0.3  # in units of the sd of a topic's direction
+QUIET = 0.5  # times the variance of a momentum: what the noise of one minibatch may add to it
+NOISE_BATCHES = 8
+PIECE = 2**24  # numbers at a time
+
+
+class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
+    """Topics on the sphere, with posteriors.
+
+    Parameters
+    ----------
+    n_topics : number of topics K.
+    alpha : of the Dirichlet prior of shares, a number or one for each topic.
+    concentration : kappa, of documents around their mixture of topics; 6 times the number of words by default.
+    topic_concentration : sigma, of topics around their centre mu; twice the number of words by default.
+    centre_concentration : kappa_0, of mu around the mean document; sigma by default.
+    method : how topics are inferred. From minibatches "gsgnht", a thermostat, or "sggmc"; on all data "gmc-gibbs",
+        topics and shares in turn, exact, or "gmc-approximate", several draws of the shares and a test that is only
+        nearly right; and as baselines "variational" and "stochastic-variational", which give one point.
+    share_draws, share_moves : draws of a document's shares that make a gradient, and moves before each of them.
+    sampler : in place of the method's own, any sampler that moves on manifolds.
+    batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, verbose : the run; see
+        ``scirocco.models.base.GradientModel``. Variational methods make ``burn_in`` + ``thin`` * ``n_draws`` steps.
+
+    Attributes
+    ----------
+    components_ : topics x words, the directions of the posterior means.
+    posterior_ : draws of ``topics``, an ``xarray.Dataset``, chains put in one order.
+    trace_ : the run; None for variational methods, whose ``bounds_`` are the evidence bounds.
+
+    >>> import scirocco as sc
+    >>> rng = np.random.default_rng(0)
+    >>> counts = np.concatenate([rng.poisson(3.0 * np.eye(2)[k].repeat(4) + 0.1, (60, 8)) for k in (0, 1)])
+    >>> rows = sc.models.TfIdf().fit_transform(counts)
+    >>> rows = rows[np.diff(rows.indptr) > 0]
+    >>> model = sc.SphericalAdmixture(2, n_draws=20, burn_in=100, random_state=0).fit(rows)
+    >>> model.components_.shape, model.transform(rows[:3]).shape
+    ((2, 8), (3, 2))
+    """
+
+    _arrays: ClassVar = ("components_", "centre_")
+    _facts: ClassVar = ("hyper_",)
+    _bias_note: ClassVar = (
+        "shares of topics in documents are averaged over draws of their own, whose error is not part of this report"
+    )
+
+    estimator = None  # a model of its own: not a setting
+
+    def __init__(
+        self, n_topics: int = 20, *, alpha: Any = 10.0, concentration: float | None = None,
+        topic_concentration: float | None = None, centre_concentration: float | None = None, method: str = "gsgnht",
+        share_draws: int = 2, share_moves: int = 2, sampler: Any = None, batch_size: int | float | None = None,
+        n_draws: int = 100, burn_in: int = 1000, thin: int = 10, n_chains: int = 2, max_seconds: float | None = None,
+        random_state: Any = None, verbose: bool = False,
+    ) -> None:  # fmt: skip
+        self.n_topics = n_topics
+        self.alpha = alpha
+        self.concentration = concentration
+        self.topic_concentration = topic_concentration
+        self.centre_concentration = centre_concentration
+        self.method = method
+        self.share_draws = share_draws
+        self.share_moves = share_moves
+        self.sampler = sampler
+        self.batch_size = batch_size
+        self.n_draws = n_draws
+        self.burn_in = burn_in
+        self.thin = thin
+        self.n_chains = n_chains
+        self.max_seconds = max_seconds
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None, *, path: str | Path | None = None, report: Any = None) -> SphericalAdmixture:
+        """Infer the topics of unit rows ``X``, dense or sparse.
+
+        With a ``path`` draws and checkpoints go to that folder, for ``scirocco.resume(path, X)``. Variational methods
+        call ``report(seconds, topics)`` after each step.
+        """
+        return self._fit(X, y, Home.of(path), report)
+
+    def _fit(self, X: Any, y: Any, home: Home, report: Any = None) -> SphericalAdmixture:
+        del y
+        self._check_run()
+        require_choice("method", self.method, (*SAMPLED, *IN_TURN, *VARIATIONAL))
+        for name in ("n_topics", "share_draws", "share_moves"):
+            require_count(name, getattr(self, name))
+        rows = self._rows(X, reset=True)
+        if len(rows) < self.n_topics:
+            raise ValueError(f"n_topics is {self.n_topics}, but X has n_samples = {len(rows)}")
+        self.hyper_: list[Any] = list(self._hyper(rows.shape[1]))
+        mean = rows.mean(axis=0, dtype=np.float64)
+        self.centre_ = (mean / max(np.linalg.norm(mean), 1e-12)).astype(np.float32)
+        seed = home.seed(self.random_state)
+        topics = self._initial(rows, seed)
+        if self.method in VARIATIONAL:
+            if home.path is not None:
+                raise ValueError(f"path is for runs that are sampled; method {self.method!r} has none")
+            return self._fit_variational(rows, topics, seed, report)
+        self._fit_sampled(rows, topics, home, seed)
+        self._settle()
+        return self
+
+    def _hyper(self, words: int) -> Hyper:
+        for name in ("concentration", "topic_concentration", "centre_concentration"):
+            if getattr(self, name) is not None:
+                require_positive_setting(name, getattr(self, name))
+        alpha = positive_array("alpha", self.alpha)
+        if alpha.ndim and alpha.shape != (self.n_topics,):
+            raise ValueError(f"alpha must be a number or {self.n_topics} of them; got the shape {alpha.shape}")
+        sigma = float(self.topic_concentration or 2 * words)
+        return Hyper(
+            tuple(map(float, np.broadcast_to(alpha, (self.n_topics,)))), float(self.concentration or 6 * words), sigma,
+            float(self.centre_concentration or sigma),
+        )  # fmt: skip
+
+    @property
+    def _settings(self) -> Hyper:
+        alpha, kappa, sigma, kappa0 = self.hyper_
+        return Hyper(tuple(alpha), kappa, sigma, kappa0)
+
+    def _rows(self, X: Any, *, reset: bool) -> np.ndarray:
+        """Dense unit rows in single precision."""
+        refuse_text(X, "SphericalAdmixture")
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=reset)
+        if X.shape[1] < 2:
+            raise ValueError(f"points of a sphere have 2 features or more; X has 1 feature(s), {X.shape[1]}")
+        if 4 * X.shape[0] * X.shape[1] > BYTES:
+            size = 4 * X.shape[0] * X.shape[1] / 2**30
+            raise ValueError(
+                f"X would take {size:.0f} GB as a dense array, more than {BYTES / 2**30:.0f}: "
+                "take fewer words, such as those of moderate document frequency, or fewer documents"
+            )
+        dense: Any = X.todense() if sp.issparse(X) else X  # type: ignore[attr-defined]
+        rows = np.asarray(dense, np.float32)
+        length = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
+        worst = int(np.argmax(np.abs(length - 1))) if len(length) else 0
+        if len(length) and not abs(length[worst] - 1) <= UNIT:
+            raise ValueError(
+                f"rows of X must be unit vectors: row {worst} has length {length[worst]:.4g}. Turn counts into tf-idf "
+                "rows with scirocco.models.TfIdf, or divide rows by their lengths (sklearn.preprocessing.normalize); "
+                "drop empty ones"
+            )
+        return rows / length[:, None].astype(np.float32)
+
+    def _initial(self, rows: np.ndarray, seed: int) -> np.ndarray:
+        """Centres of spherical k-means, begun far from each other, each drawn towards the mean document."""
+        rng = generator(seed, Purpose.SEARCH_ROWS)
+        some = rows[rng.choice(len(rows), min(len(rows), 5000), replace=False)]
+        chosen = [int(rng.integers(len(some)))]
+        nearest = some @ some[chosen[0]]
+        for _ in range(self.n_topics - 1):
+            gap = np.maximum(1 - nearest, 0).astype(np.float64) ** 2
+            far = gap / gap.sum() if gap.sum() > 0 else None
+            chosen.append(int(rng.choice(len(some), p=far)))
+            nearest = np.maximum(nearest, some @ some[chosen[-1]])
+        centres = some[chosen]
+        for _ in range(10):
+            labels = np.argmax(some @ centres.T, axis=1)
+            sums = np.stack([some[labels == k].sum(axis=0) for k in range(self.n_topics)])
+            centres = np.where(np.any(sums != 0, axis=1, keepdims=True), sums, centres) + self.centre_
+            centres = centres / np.linalg.norm(centres, axis=1, keepdims=True)
+        return centres.astype(np.float32)
+
+    # Fitting.
+
+    def _fit_sampled(self, rows: np.ndarray, topics: np.ndarray, home: Home, seed: int) -> None:
+        hyper = self._settings
+        own = partial(self._own_sampler, rows, topics, seed)
+        if self.method in SAMPLED:
+            average = ShareAverage(hyper.alpha, hyper.kappa, hyper.power, self.share_draws, self.share_moves)
+            self._sample(
+                marginal_target(rows, self.centre_, hyper), {"topics": jnp.asarray(topics)}, own, home, seed=seed,
+                estimator=average, batch_size=min(100, len(rows)),
+            )  # fmt: skip
+            return
+        draws = 1 if self.method == "gmc-gibbs" else self.share_draws
+        dots, gram = projections(jnp.asarray(topics), jnp.asarray(rows))
+        shares = start(dots, gram, jnp.float32(hyper.kappa))
+        held = {"theta": jnp.stack([shares.theta] * draws), "log_step": shares.log_step, "moves": shares.moves}
+        block = shares_block(hyper, draws, self.share_moves)
+        self._sample(
+            joint_target(rows, self.centre_, hyper), {"topics": jnp.asarray(topics)} | held, own, home, seed=seed,
+            blocks=(block,), batch_size=len(rows), collect=_only_topics,
+        )  # fmt: skip
+
+    def _own_sampler(self, rows: np.ndarray, topics: np.ndarray, seed: int) -> Sampler:
+        """Steps in units of the sd of each topic's direction, shorter where minibatches are noisier than that."""
+        slope = np.sqrt(steepness(rows, topics, self._settings)).astype(np.float32)[:, None]
+        scale = {"topics": 1 / slope}
+        if self.method in IN_TURN:
+            # The error of a trajectory grows with the number of coordinates: acceptance is kept by d^(-1/4).
+            return Rescaled(GMC(1.2 * topics.size**-0.25, leapfrog_steps=10), scale)
+        noise = self._noise(rows, topics, seed) / slope**2
+        h = float(min(STEP, np.sqrt(QUIET / np.max(noise))))
+        if self.method == "gsgnht":
+            return Rescaled(GeodesicSGNHT(h, diffusion=1.0), scale)
+        # As much friction again as the noise of the gradient asks for, and so much less noise injected.
+        friction = {"topics": np.maximum(1.0, h * noise).astype(np.float32)}
+        known = GradientNoise({"topics": noise.astype(np.float32)})
+        return Rescaled(GeodesicSGHMC(h, friction=friction, noise_estimate=known), scale)
+
+    def _noise(self, rows: np.ndarray, topics: np.ndarray, seed: int) -> np.ndarray:
+        """The variance of a coordinate of each topic's gradient over minibatches, (topic, 1), measured at the start."""
+        size = self.batch_size if self.batch_size is not None else 100
+        batch = batch_rows(min(size, len(rows)) if isinstance(size, int | np.integer) else size, len(rows))
+        if batch == len(rows):
+            return np.full((len(topics), 1), np.finfo(np.float32).tiny)
+        rng = generator(seed, Purpose.NOISE_BATCHES)
+        slopes = []
+        for _ in range(NOISE_BATCHES):
+            some = jnp.asarray(rows[rng.choice(len(rows), batch, replace=False)])
+            slope = gradient_given_nearest(jnp.asarray(topics), some, self._settings.kappa)
+            slopes.append(np.asarray(slope, np.float64) * len(rows) / batch)
+        return np.var(slopes, axis=0, ddof=1).mean(axis=1, keepdims=True)
+
+    def _fit_variational(self, rows: np.ndarray, topics: np.ndarray, seed: int, report: Any) -> SphericalAdmixture:
+        import xarray as xr
+
+        batch = None
+        if self.method == "stochastic-variational":
+            size = 100 if self.batch_size is None else self.batch_size
+            batch = max(1, int(size * len(rows))) if isinstance(size, float) else int(size)
+        with waiting("variational inference", self.verbose or None):
+            found = variational.fit(
+                rows, self.centre_, topics, self._settings, batch_size=batch, seed=seed, max_seconds=self.max_seconds,
+                steps=self.burn_in + self.thin * self.n_draws, report=report,
+            )  # fmt: skip
+        self.trace_, self.bounds_ = None, np.asarray(found.bounds)  # type: ignore[assignment]
+        self.components_ = found.topics
+        self.posterior_ = xr.Dataset({"topics": (("chain", "draw", "topic", "word"), found.topics[None, None])})
+        return self
+
+    def _settle(self) -> None:
+        """Topics of all chains in the order of the first one's."""
+        import xarray as xr
+
+        topics = self.trace_.posterior["topics"].values.copy()
+        reference = topics[0].mean(axis=0)
+        for chain in range(1, len(topics)):
+            order = linear_sum_assignment(-reference @ topics[chain].mean(axis=0).T)[1]
+            topics[chain] = topics[chain][:, order]
+        self.posterior_ = xr.Dataset({"topics": (("chain", "draw", "topic", "word"), topics)})
+        mean = topics.mean(axis=(0, 1))
+        self.components_ = mean / np.linalg.norm(mean, axis=1, keepdims=True)
+
+    def target(self, X: Any) -> Target:
+        """The posterior of the topics given shares at their nearest, as a ``Target``, for runs of your own."""
+        rows = self._rows(X, reset=not hasattr(self, "n_features_in_"))
+        hyper, mean = self._hyper(rows.shape[1]), rows.mean(axis=0)
+        return marginal_target(rows, mean / np.linalg.norm(mean), hyper)
+
+    # Using.
+
+    def transform(self, X: Any, *, draws: int = 50, return_std: bool = False) -> Any:
+        """The mean shares of topics in documents, over ``draws`` draws of topics and shares, (document, topic).
+
+        With ``return_std`` also their standard deviations.
+        """
+        check_is_fitted(self)
+        rows = self._rows(X, reset=False)
+        hyper, topics = self._settings, self._draws("topics", most=10)
+        each = max(1, -(-draws // len(topics)))
+        total = square = np.zeros((len(rows), self.n_topics))
+        for number, one in enumerate(topics):
+            found = [
+                np.asarray(_shares(jax.random.key(number), jnp.asarray(one), piece, hyper, each), np.float64)
+                for piece in _pieces(rows, self.n_topics)
+            ]
+            theta = np.concatenate(found, axis=1)
+            total, square = total + theta.sum(axis=0), square + (theta**2).sum(axis=0)
+        count = each * len(topics)
+        mean = total / count
+        return (mean, np.sqrt(np.maximum(square / count - mean**2, 0))) if return_std else mean
+
+    def log_perplexity(self, X: Any, *, shares: int = 1000, most: int | None = 100, seed: int = 0) -> float:
+        """-mean log p(v | data), p(v | beta) averaged over draws of the topics and over shares drawn from their prior.
+
+        The definition of Liu, Zhu and Song (2016). It is noisy, and too high, where documents say much of their shares:
+        compare models with the same ``shares`` and ``seed``.
+        """
+        return -float(np.mean(self.score_samples(X, shares=shares, most=most, seed=seed)))
+
+    def score_samples(self, X: Any, *, shares: int = 1000, most: int | None = 100, seed: int = 0) -> np.ndarray:
+        """log p(v | data) of each document; see ``log_perplexity``."""
+        check_is_fitted(self)
+        rows, hyper = self._rows(X, reset=False), self._settings
+        theta = generator(seed, Purpose.SEARCH_ROWS).dirichlet(hyper.alpha, shares).astype(np.float32)
+        with jax.enable_x64(True):
+            constant = float(log_normaliser(rows.shape[1], hyper.kappa))
+        each = []
+        for topics in self._draws("topics", most=most):
+            found = [_evidence(jnp.asarray(topics), piece, theta, hyper.kappa) for piece in _pieces(rows, shares)]
+            each.append(np.concatenate([np.asarray(part, np.float64) for part in found]))
+        return logsumexp(each, axis=0) - np.log(len(each)) - np.log(shares) + constant
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The mean of ``score_samples``."""
+        del y
+        return float(np.mean(self.score_samples(X)))
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """topic0, topic1, ..."""
+        del input_features
+        check_is_fitted(self)
+        return np.array([f"topic{k}" for k in range(self.n_topics)], dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _only_topics(params: Params) -> Params:
+    return {"topics": params["topics"]}
+
+
+def _pieces(rows: np.ndarray, columns: int) -> Iterator[Array]:
+    for part in np.array_split(rows, len(rows) * max(columns, rows.shape[1]) // PIECE + 1):
+        yield jnp.asarray(part)
+
+
+@partial(jax.jit, static_argnums=(3, 4))
+def _shares(key: Array, topics: Array, rows: Array, hyper: Hyper, draws: int) -> Array:
+    dots, gram = projections(topics, rows)
+    alpha, kappa = (jnp.asarray(x, dots.dtype) for x in (hyper.alpha, hyper.kappa))
+    first, second = jax.random.split(key)
+    begun = start(dots, gram, kappa)
+    settled, _ = sampled(first, begun, dots, gram, alpha, kappa, power=hyper.power, draws=1, between=30)
+    return sampled(second, settled, dots, gram, alpha, kappa, power=hyper.power, draws=draws, between=2)[1]
+
+
+@jax.jit
+def _evidence(topics: Array, rows: Array, theta: Array, kappa: float) -> Array:
+    """log sum_s exp(kappa v'beta theta_s / |beta theta_s|) of each row."""
+    dots, gram = projections(topics, rows)
+    length = jnp.sqrt(jnp.sum(theta * (theta @ gram), axis=-1))
+    return jax.nn.logsumexp(kappa * (dots @ theta.T) / length, axis=1)

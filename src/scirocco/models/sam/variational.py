@@ -1,0 +1,147 @@
+"""Mean-field variational inference for the spherical admixture model: the baseline of the samplers.
+
+    q(beta_k) = vMF with natural parameter r_k,   q(theta_d) = Dirichlet(a_d),   q(mu) the best given these
+    ELBO = G(|kappa_0 m + sigma sum_k E beta_k|) + sum_k H(r_k) + const
+           + sum_d [kappa v'E(beta) E(theta_d) / sqrt(E |beta theta_d|^2) - KL(Dirichlet(a_d) | Dirichlet(alpha))]
+
+with G = - log c_V and H(r) = G(|r|) - |r| A(|r|). The mean of the quotient is taken as the quotient of means, as
+Reisinger et al. (2010) do. Local parameters and topics rise along the gradient (Adam); the stochastic version sees a
+minibatch a step.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scirocco.core.interrupt import poll
+from scirocco.core.seeds import Purpose, generator
+from scirocco.core.types import Array
+from scirocco.directional import bessel_ratio, log_bessel_excess
+from scirocco.models.sam.model import Hyper, steepness
+from scirocco.models.sam.weights import start
+
+LOCAL_STEPS = 20  # of a document's own parameters, each time it is seen
+RATE = 0.01  # of Adam for topics, in units of their concentration; of logs of a_d twenty times that
+
+
+class Found(NamedTuple):
+    """The mean directions of the topics, and the bound after each report."""
+
+    topics: np.ndarray
+    bounds: list[float]
+    seconds: float
+
+
+def fit(
+    rows: np.ndarray, centre: np.ndarray, topics: np.ndarray, hyper: Hyper, *, batch_size: int | None, steps: int,
+    seed: int, max_seconds: float | None = None, report: Any = None,
+) -> Found:  # fmt: skip
+    """From topics; with a ``batch_size`` stochastic. ``report(seconds, topics)`` is called now and then."""
+    import optax
+
+    began = time.perf_counter()
+    size = len(rows)
+    batch = size if batch_size is None else min(batch_size, size)
+    unit = jnp.asarray(steepness(rows, topics, hyper)[:, None], jnp.float32)  # about what the lengths will be
+    natural = jnp.asarray(topics) * unit
+    optimizer = _adam(steps)
+    state = optimizer.init(natural / unit)
+    rng = generator(seed, Purpose.SEARCH_ROWS)
+    local = jnp.zeros((size, len(topics)), jnp.float32)
+    seen = np.zeros(size, bool)
+    bounds: list[float] = []
+    for _ in range(steps):
+        poll()
+        chosen = np.arange(size) if batch == size else rng.choice(size, batch, replace=False)
+        data = jnp.asarray(rows[chosen])
+        mine = jnp.where(jnp.asarray(seen[chosen])[:, None], local[chosen], _begun(natural, data, hyper))
+        mine = _local(natural, mine, data, hyper)
+        local, seen[chosen] = local.at[chosen].set(mine), True
+        bound, slope = _bound(natural, mine, data, jnp.asarray(centre), hyper, size / batch)
+        change, state = optimizer.update(-slope * unit / size, state)
+        natural = optax.apply_updates(natural / unit, change) * unit
+        bounds.append(float(bound))
+        seconds = time.perf_counter() - began
+        if report is not None:
+            report(seconds, np.asarray(_direction(natural)))
+        if max_seconds is not None and seconds > max_seconds:
+            break
+    return Found(np.asarray(_direction(natural)), bounds, time.perf_counter() - began)
+
+
+def _adam(steps: int) -> Any:
+    import optax
+
+    return optax.adam(optax.cosine_decay_schedule(RATE, max(1, steps)))
+
+
+def _direction(natural: Array) -> Array:
+    return natural / jnp.linalg.norm(natural, axis=-1, keepdims=True)
+
+
+def _mean(natural: Array) -> Array:
+    """E beta_k."""
+    length = jnp.linalg.norm(natural, axis=-1, keepdims=True)
+    return bessel_ratio(natural.shape[-1] / 2 - 1, length) * natural / length
+
+
+@partial(jax.jit, static_argnums=2)
+def _begun(natural: Array, data: Array, hyper: Hyper) -> Array:
+    """log a_d of documents seen for the first time: about the nearest shares."""
+    topics = _direction(natural)
+    theta = start(data @ topics.T, topics @ topics.T, jnp.asarray(hyper.kappa, data.dtype)).theta
+    return jnp.log(jnp.asarray(hyper.alpha, data.dtype) + 10 * len(topics) * theta)
+
+
+def _documents(mean: Array, log_a: Array, data: Array, hyper: Hyper) -> Array:
+    """The part of the bound of each document."""
+    a, alpha = jnp.exp(log_a), jnp.asarray(hyper.alpha, data.dtype)
+    total = jnp.sum(a, axis=-1, keepdims=True)
+    theta = a / total
+    gram = mean @ mean.T
+    gram = gram - jnp.diag(jnp.diag(gram)) + jnp.eye(len(gram), dtype=gram.dtype)
+    # E theta_j theta_k = (a_j a_k + delta_jk a_j) / (a_0 (a_0 + 1))
+    square = jnp.sum(a * (a @ gram) + a, axis=-1) / (total * (total + 1))[:, 0]
+    along = jnp.sum((data @ mean.T) * theta, axis=-1) / jnp.sqrt(square)
+    digamma, lgamma = jax.scipy.special.digamma, jax.scipy.special.gammaln
+    divergence = (
+        lgamma(total[:, 0]) - jnp.sum(lgamma(a), axis=-1) + jnp.sum(lgamma(alpha)) - lgamma(jnp.sum(alpha))
+        + jnp.sum((a - alpha) * (digamma(a) - digamma(total)), axis=-1)
+    )  # fmt: skip
+    return hyper.kappa * along - divergence
+
+
+@partial(jax.jit, static_argnums=3)
+def _local(natural: Array, log_a: Array, data: Array, hyper: Hyper) -> Array:
+    import optax
+
+    mean, optimizer = _mean(natural), optax.adam(20 * RATE)
+    slope = jax.grad(lambda x: -jnp.sum(_documents(mean, x, data, hyper)))
+
+    def once(_: int, carry: tuple[Array, Any]) -> tuple[Array, Any]:
+        change, state = optimizer.update(slope(carry[0]), carry[1])
+        return jnp.clip(carry[0] + change, -5.0, 15.0), state
+
+    return jax.lax.fori_loop(0, LOCAL_STEPS, once, (log_a, optimizer.init(log_a)))[0]
+
+
+@partial(jax.jit, static_argnums=4)
+def _bound(
+    natural: Array, log_a: Array, data: Array, centre: Array, hyper: Hyper, weight: float
+) -> tuple[Array, Array]:
+    order = natural.shape[-1] / 2 - 1
+
+    def value(natural: Array) -> Array:
+        mean, length = _mean(natural), jnp.linalg.norm(natural, axis=-1)
+        pull = hyper.kappa0 * centre + hyper.sigma * jnp.sum(mean, axis=0)
+        prior = log_bessel_excess(order, jnp.sqrt(jnp.sum(pull * pull)))
+        entropy = jnp.sum(log_bessel_excess(order, length) - length * bessel_ratio(order, length))
+        return prior + entropy + weight * jnp.sum(_documents(mean, log_a, data, hyper))
+
+    return jax.value_and_grad(value)(natural)

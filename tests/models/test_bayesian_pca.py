@@ -1,0 +1,344 @@
+"""Bayesian principal components: likelihood, posterior, symmetries of the columns, predictions, bad input, files."""
+
+from __future__ import annotations
+
+import warnings
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.linalg import sqrtm
+from scipy.stats import multivariate_normal
+from sklearn.base import clone
+from sklearn.decomposition import PCA
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import scirocco as sc
+from scirocco.conformance import check_model
+from scirocco.models import bayesian_pca
+from scirocco.models.bayesian_pca import BayesianPCA
+
+SEED = 11
+QUICK = {"n_draws": 20, "burn_in": 50, "thin": 1, "n_chains": 2, "random_state": 0}
+
+
+def rows(n, d, scales, seed=SEED, noise=1.0, shift=5.0):
+    """Simulated data and its true loadings, (d, k)."""
+    rng = np.random.default_rng(seed)
+    loadings = np.linalg.qr(rng.normal(size=(d, len(scales))))[0]
+    factors = rng.normal(size=(n, len(scales))) * scales
+    return shift + factors @ loadings.T + noise * rng.normal(size=(n, d)), loadings
+
+
+@pytest.fixture(scope="module")
+def large():
+    x, loadings = rows(20_000, 8, [4.0, 2.5, 1.5])
+    return BayesianPCA(3, n_draws=150, n_chains=2, random_state=1).fit(x), x, loadings
+
+
+# The model.
+
+
+def test_the_likelihood_is_that_of_a_normal_law():
+    x, loadings = rows(50, 6, [3.0, 1.0])
+    x = x - x.mean(axis=0)
+    target = BayesianPCA(2, prior_scale=1.5, mean_scale=4.0).target(x.astype(np.float32))
+    z = np.linspace(-1, 1, 6)
+    params = {
+        "loadings": jnp.asarray(loadings, jnp.float32), "log_scales": jnp.log(jnp.array([2.0, 0.5])),
+        "log_noise": jnp.log(jnp.array(0.7)), "mean": jnp.asarray(z, jnp.float32),
+    }  # fmt: skip
+    covariance = loadings @ np.diag([4.0, 0.25]) @ loadings.T + 0.49 * np.eye(6)
+    mean = sqrtm(covariance) @ z
+    expected = multivariate_normal(mean, covariance).logpdf(x)
+    np.testing.assert_allclose(target.log_likelihood(params, jnp.asarray(x, jnp.float32)), expected, rtol=1e-5)
+    log_prior = -np.sum((np.log([2.0, 0.5, 0.7]) / 1.5) ** 2) / 2 - np.sum((mean / 4) ** 2) / 2
+    log_prior += np.linalg.slogdet(sqrtm(covariance))[1]  # of the change from the mean to its coordinates
+    assert float(target.log_prior(params)) == pytest.approx(log_prior, rel=1e-5)
+
+
+def test_the_start_is_the_maximum_of_the_likelihood():
+    x, _ = rows(400, 6, [3.0, 1.5])
+    centre, scale, unit = bayesian_pca._standardised(x)
+    np.testing.assert_allclose(unit * scale + centre, x, atol=1e-5)
+    start, target = BayesianPCA(2)._initial(unit), BayesianPCA(2).target(unit)
+    for name, slope in target.geometry.slope(start, target.full_likelihood_gradient(start)).items():
+        assert np.max(np.abs(slope)) < 0.02, name  # of sums over 400 rows
+    known = PCA(2).fit(x)
+    np.testing.assert_allclose(np.abs(np.sum(known.components_.T * start["loadings"], axis=0)), 1, atol=1e-5)
+
+
+def test_equal_fits_share_a_program():
+    x = rows(50, 6, [3.0])[0].astype(np.float32)
+    density = BayesianPCA(1).target(x).density
+    assert BayesianPCA(1).target(2 * x).density == density
+    assert hash(BayesianPCA(1).target(2 * x).density) == hash(density)
+    assert BayesianPCA(1, prior_scale=1.0).target(x).density != density
+
+
+def test_sums_over_blocks_are_those_of_all_rows(monkeypatch):
+    x, _ = rows(101, 4, [2.0])
+    whole = bayesian_pca._standardised(x), BayesianPCA(1)._initial(x - x.mean(axis=0))
+    monkeypatch.setattr(bayesian_pca, "BLOCK", 4 * 10)
+    parts = bayesian_pca._standardised(x), BayesianPCA(1)._initial(x - x.mean(axis=0))
+    np.testing.assert_allclose(parts[0][2], whole[0][2], rtol=1e-6)
+    np.testing.assert_allclose(parts[1]["loadings"], whole[1]["loadings"], atol=1e-6)
+
+
+# The posterior.
+
+
+def moments(draws):
+    """Means, sds and standard errors of the means, from 10 parts of each chain."""
+    values = draws.reshape(10 * len(draws), -1, *draws.shape[2:])
+    error = values.mean(axis=1).std(axis=0, ddof=1) / np.sqrt(len(values))
+    return values.mean(axis=(0, 1)), values.std(axis=(0, 1)), error
+
+
+def test_the_posterior_is_that_of_exact_geodesic_monte_carlo():
+    x, _ = rows(300, 5, [3.0, 1.5], seed=2)
+    model = BayesianPCA(2, n_draws=1200, random_state=3).fit(x)
+    centre, scale, unit = bayesian_pca._standardised(x)
+    start = model._initial(unit)
+    steps = model._default_run(start, len(x))[0].step_size
+    # Trajectories of no common period with any of the oscillations.
+    exact = BayesianPCA(2)
+    exact.trace_ = sc.sample(
+        model.target(unit), sc.GMC({name: 1.7 * h for name, h in steps.items()}, leapfrog_steps=7), start,
+        num_samples=1200, burn_in=100, chains=4, seed=4, progress=False,
+    )  # fmt: skip
+    exact._settle(start, centre, scale)
+    assert exact.trace_.sample_stats.acceptance.mean() > 0.8
+    for name in ("loadings", "scales", "noise", "mean"):
+        mean, sd, error = moments(model.posterior_[name].values)
+        truth, truth_sd, truth_error = moments(exact.posterior_[name].values)
+        np.testing.assert_allclose((mean - truth) / np.hypot(error, truth_error), 0, atol=4, err_msg=name)
+        np.testing.assert_allclose(mean / truth_sd, truth / truth_sd, atol=0.12, err_msg=name)
+        np.testing.assert_allclose(sd / truth_sd, 1, atol=0.1, err_msg=name)
+
+
+def test_minibatches_leave_the_sds_as_the_fisher_information_has_them(large):
+    model, x, _ = large
+    assert model.trace_.meta["settings"]["batch_size"] < len(x) / 4
+    s, e, n = np.sqrt(model.explained_variance_ - model.noise_variance_), np.sqrt(model.noise_variance_), len(x)
+    outside = np.linalg.svd(model.subspace_)[2][3:]  # directions that no column spans
+    across = np.einsum("nfk,of->nok", model._draws("loadings"), outside).std(axis=0)
+    np.testing.assert_allclose(across.mean(axis=0), e * np.sqrt((s**2 + e**2) / n) / s**2, rtol=0.12)
+    assert model._draws("noise").std() == pytest.approx(e / np.sqrt(2 * n * 5), rel=0.15)
+    np.testing.assert_allclose(model._draws("scales").std(axis=0), (s**2 + e**2) / (s * np.sqrt(2 * n)), rtol=0.15)
+    assert model._draws("mean").std(axis=0) == pytest.approx(np.sqrt(np.diag(model.get_covariance()) / n), rel=0.15)
+
+
+@pytest.mark.slow
+def test_nine_in_ten_intervals_hold_the_truth():
+    inside: dict[str, list[float]] = {"scales": [], "noise": [], "loadings": []}
+    for seed in range(20):
+        x, loadings = rows(400, 6, [3.0, 1.6], seed=100 + seed)
+        model = BayesianPCA(2, n_draws=250, n_chains=2, random_state=seed).fit(x)
+        signs = np.sign(np.sum(model.components_.T * loadings, axis=0))
+        for name, truth in (("scales", [3.0, 1.6]), ("noise", 1.0), ("loadings", loadings * signs)):
+            low, high = np.quantile(model._draws(name), [0.05, 0.95], axis=0)
+            inside[name].extend(np.ravel((low <= truth) & (truth <= high)))
+    # Binomial sds of shares of 40, 20 and some 20 x 8 independent answers: 0.047, 0.067, 0.024.
+    assert np.mean(inside["scales"]) > 0.75
+    assert np.mean(inside["noise"]) > 0.7
+    assert 0.83 < np.mean(inside["loadings"]) < 0.97
+
+
+def test_loadings_stay_orthonormal(large):
+    model, _, _ = large
+    draws = model._draws("loadings")
+    np.testing.assert_allclose(np.einsum("nfk,nfl->nkl", draws, draws) - np.eye(3), 0, atol=2e-6)
+    for basis in (model.components_, model.subspace_):
+        np.testing.assert_allclose(basis @ basis.T, np.eye(3), atol=1e-12)
+
+
+def test_large_data_agree_with_maximum_likelihood(large):
+    model, x, loadings = large
+    known = PCA(3).fit(x)
+    assert model.noise_variance_ == pytest.approx(known.noise_variance_, rel=0.005)
+    np.testing.assert_allclose(model.explained_variance_, known.explained_variance_, rtol=0.01)
+    np.testing.assert_allclose(model.explained_variance_ratio_, known.explained_variance_ratio_, rtol=0.01)
+    np.testing.assert_allclose(model.mean_, known.mean_, atol=0.01)
+    np.testing.assert_allclose(model.get_covariance(), known.get_covariance(), atol=0.1)
+    assert model.score(x) == pytest.approx(known.score(x), abs=2e-3)
+    np.testing.assert_allclose(model.score_samples(x[:50]), known.score_samples(x[:50]), atol=0.05)
+    np.testing.assert_allclose(np.abs(np.sum(model.components_.T * loadings, axis=0)), 1, atol=1e-3)
+    assert np.all(np.diff(model.explained_variance_) < 0)
+    assert model.posterior_["column_angles"].mean() < 0.05
+    assert model.posterior_["subspace_angles"].mean() < 0.03
+
+
+# Signs and order of the columns.
+
+
+def test_columns_of_all_draws_have_one_order_and_sign(large):
+    model, x, _ = large
+    again = BayesianPCA(3)
+    centre, scale, unit = bayesian_pca._standardised(x)
+    # The same draws with the columns of the second chain shuffled and their signs changed.
+    mixed = model.trace_.posterior.copy(deep=True)
+    mixed["loadings"].values[1] = mixed["loadings"].values[1][..., [2, 0, 1]] * [-1, 1, -1]
+    mixed["log_scales"].values[1] = mixed["log_scales"].values[1][..., [2, 0, 1]]
+    again.trace_ = SimpleNamespace(posterior=mixed)
+    again._settle(again._initial(unit), centre, scale)
+    for name in model.posterior_:
+        np.testing.assert_allclose(again.posterior_[name], model.posterior_[name], atol=1e-6, err_msg=name)
+    assert np.all(np.einsum("cdfk,kf->cdk", again.posterior_["loadings"], again.components_) > 0.99)
+
+
+def test_of_equal_scales_the_subspace_is_known_and_directions_are_not():
+    x, loadings = rows(600, 6, [3.0, 3.0, 1.2], seed=5)
+    # Whitened inside the plane of the first two, so that the sample has no preference either.
+    plane = (x - x.mean(axis=0)) @ loadings[:, :2]
+    root = np.linalg.cholesky(np.cov(plane.T))
+    x = x + (plane @ np.linalg.inv(root).T * np.sqrt(10) - plane) @ loadings[:, :2].T
+    model = BayesianPCA(2, n_draws=500, random_state=0).fit(x)
+    assert model.trace_.meta["settings"]["batch_size"] == 600  # minibatches would heat columns that turn freely
+    angles = model.posterior_.mean(("chain", "draw"))
+    assert np.all(angles["subspace_angles"] < 0.06)
+    assert np.all(angles["column_angles"] > 0.25)  # uniform up to 45 degrees would have 0.39
+    along = model.subspace_ @ loadings[:, :2]
+    np.testing.assert_allclose(np.linalg.svd(along, compute_uv=False), 1, atol=0.01)
+    known = PCA(2).fit(x)
+    np.testing.assert_allclose(model.get_covariance(), known.get_covariance(), atol=0.4)
+    assert model.score(x) == pytest.approx(known.score(x), abs=0.02)
+
+
+# Using.
+
+
+def test_transform_agrees_with_the_closed_form(large):
+    model, x, _ = large
+    x = x[:40]
+    each = []
+    variances = []
+    for u, s, e, m in model._each():
+        precision = np.eye(3) / 1.0 + np.diag(s) @ u.T @ u @ np.diag(s) / e**2  # of the factors, unit variance
+        factors = np.linalg.solve(precision, (np.diag(s) @ u.T @ (x - m).T) / e**2).T
+        each.append(factors * s)
+        variances.append(np.diag(np.diag(s) @ np.linalg.inv(precision) @ np.diag(s)))
+    mean, sd = model.transform(x, return_std=True)
+    np.testing.assert_allclose(mean, np.mean(each, axis=0), atol=1e-5)
+    np.testing.assert_allclose(model.transform(x), mean, atol=1e-10)
+    np.testing.assert_allclose(sd, np.sqrt(np.var(each, axis=0) + np.mean(variances, axis=0)), rtol=1e-4)
+    assert np.all(sd > np.sqrt(np.mean(variances, axis=0)))
+    back = model.inverse_transform(mean)
+    np.testing.assert_allclose(back, model.mean_ + mean @ model.components_)
+    assert np.mean((back - x) ** 2) < 1.2  # the noise, and no more
+    assert list(model.get_feature_names_out()) == ["bayesianpca0", "bayesianpca1", "bayesianpca2"]
+    with pytest.raises(ValueError, match="a column for each of n_components = 3; got 2"):
+        model.inverse_transform(np.zeros((4, 2)))
+
+
+def test_the_predictive_density_is_averaged_over_draws(large):
+    model, x, _ = large
+    x, densities = x[:5], []
+    for u, s, e, m in model._each():
+        densities.append(multivariate_normal(m, (u * s**2) @ u.T + e**2 * np.eye(8)).pdf(x))
+    np.testing.assert_allclose(model.score_samples(x), np.log(np.mean(densities, axis=0)), rtol=1e-5)
+    assert model.score(x) == pytest.approx(np.mean(model.score_samples(x)))
+    covariances = [(u * s**2) @ u.T + e**2 * np.eye(8) for u, s, e, _ in model._each()]
+    np.testing.assert_allclose(model.get_covariance(), np.mean(covariances, axis=0))
+
+
+# Files.
+
+
+def test_a_run_can_be_kept_resumed_saved_and_loaded(tmp_path):
+    x, _ = rows(80, 4, [2.0])
+    check_model(BayesianPCA(1, **QUICK), x)
+    model = BayesianPCA(1, **QUICK).fit(x)
+    model.save(tmp_path / "pca.npz")
+    again = BayesianPCA.load(tmp_path / "pca.npz")
+    assert again.get_params() == model.get_params()
+    np.testing.assert_array_equal(again.transform(x), model.transform(x))
+    np.testing.assert_array_equal(again.score_samples(x), model.score_samples(x))
+    for name in ("components_", "subspace_", "mean_", "noise_variance_", "explained_variance_ratio_"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(model, name))
+
+
+@pytest.mark.slow
+def test_a_run_that_was_stopped_goes_on(tmp_path):
+    x, _ = rows(80, 4, [2.0])
+    whole = BayesianPCA(1, **QUICK).fit(x)
+    short = BayesianPCA(1, **{**QUICK, "n_draws": 8}).fit(x, path=tmp_path / "run")
+    assert short.posterior_.sizes["draw"] == 8
+    longer = sc.resume(tmp_path / "run", x, num_samples=20, progress=False)
+    assert isinstance(longer, BayesianPCA)
+    assert longer.posterior_.identical(whole.posterior_)
+    with pytest.raises(ValueError, match="data differs"):
+        sc.resume(tmp_path / "run", x + np.eye(80, 4), num_samples=30, progress=False)
+
+
+@pytest.mark.slow
+def test_a_budget_of_time_ends_the_run():
+    x, _ = rows(80, 4, [2.0])
+    model = BayesianPCA(1, n_draws=10**6, n_chains=1, burn_in=0, thin=1, max_seconds=2.0, random_state=0).fit(x)
+    assert 1 < model.posterior_.sizes["draw"] < 10**6
+    assert np.isfinite(model.score(x))
+    with pytest.raises(ValueError, match="max_seconds = 1e-09 ended the run before its first draw"):
+        model.set_params(max_seconds=1e-9, burn_in=10**6).fit(x)
+
+
+# What scikit-learn asks, and bad input.
+
+
+@pytest.mark.slow
+@parametrize_with_checks([BayesianPCA(1, **{**QUICK, "n_chains": 1})])
+def test_scikit_learn_compatibility(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # constant columns in the data of some checks
+        check(estimator)
+    jax.clear_caches()  # each check has shapes of its own, and programs of all together exceed the limit of memory maps
+
+
+def test_settings_are_only_stored():
+    model = BayesianPCA(3, prior_scale=1.0)
+    assert clone(model).get_params() == model.get_params()
+    with pytest.raises(NotFittedError):
+        model.transform(np.zeros((2, 4)))
+
+
+@pytest.mark.slow
+def test_any_geodesic_sampler_will_do():
+    x, _ = rows(200, 4, [2.0])
+    for sampler in (sc.GeodesicSGNHT(0.01), sc.GMC(0.02, leapfrog_steps=2)):
+        full = {"batch_size": 1.0} if isinstance(sampler, sc.GMC) else {"batch_size": 50}
+        model = BayesianPCA(1, sampler=sampler, estimator=sc.Plain(), **full, **QUICK).fit(x)
+        assert model.noise_variance_ == pytest.approx(1, rel=0.3)
+
+
+@pytest.mark.parametrize(
+    ("x", "words", "settings"),
+    [
+        (np.full((9, 3), np.nan), "NaN", {}),
+        (np.ones((9, 3)), "X has zero variance", {}),
+        (np.eye(9, 3), "n_components is 3 and needs 1 more; X has only n_features = 3", {"n_components": 3}),
+        (np.eye(3, 9), "n_components is 2 and needs 2 more; X has only n_samples = 3", {"n_components": 2}),
+        (np.eye(9, 1), "X has only n_features = 1", {}),
+        (np.arange(9.0)[:, None] * [1, 2, 3], "n_components = 1 leave .* as noise, too little", {}),
+        (np.eye(9, 3), "n_components must be a whole number", {"n_components": 0}),
+        (np.eye(9, 3), "prior_scale must be finite and greater than 0", {"prior_scale": -1.0}),
+        (np.eye(9, 3), "mean_scale must be finite and greater than 0", {"mean_scale": 0.0}),
+        (np.eye(9, 3), "n_draws must be a whole number", {"n_draws": 0}),
+        (rows(80, 4, [2.0])[0], "SGLD moves in straight lines", {"sampler": sc.SGLD(1e-4)}),
+    ],
+)
+def test_bad_input(x, words, settings):
+    with pytest.raises(ValueError, match=words):
+        BayesianPCA(**{"n_components": 1, **settings}).fit(x)
+
+
+def test_constant_columns_are_kept_with_a_warning():
+    x, _ = rows(80, 4, [2.0])
+    x[:, 2] = 7.0
+    with pytest.warns(UserWarning, match=r"columns \[2\] of X are constant"):
+        model = BayesianPCA(1, **QUICK).fit(x)
+    assert model.mean_[2] == pytest.approx(7, abs=0.2)
+    assert abs(model.components_[0, 2]) < 0.2
+    with pytest.raises(ValueError, match="X has 3 features"):
+        model.transform(x[:, :3])

@@ -1,0 +1,255 @@
+"""The spherical admixture model: its parts against formulas, its samplers against each other and the truth."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.stats import beta
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import scirocco as sc
+from scirocco.directional import sample
+from scirocco.models import TfIdf
+from scirocco.models.sam import variational
+from scirocco.models.sam.model import Hyper, ShareAverage, log_prior, marginal_target, steepness
+from scirocco.models.sam.weights import Shares, cosine, sampled, start
+
+WORDS, TOPICS, DOCUMENTS = 12, 3, 150
+
+
+def corpus(seed=0, documents=DOCUMENTS, kappa=400.0, alpha=1.0):
+    """Topics far from each other and documents drawn from the model."""
+    rng = np.random.default_rng(seed)
+    topics = np.kron(np.eye(TOPICS), np.ones(WORDS // TOPICS)) + 0.05 * rng.normal(size=(TOPICS, WORDS))
+    topics /= np.linalg.norm(topics, axis=1, keepdims=True)
+    theta = rng.dirichlet(np.full(TOPICS, alpha), documents)
+    mean = theta @ topics
+    mean /= np.linalg.norm(mean, axis=1, keepdims=True)
+    return topics, theta, sample(rng, mean, kappa, documents).astype(np.float32)
+
+
+BETA, THETA, ROWS = corpus()
+HYPER = Hyper((1.5,) * TOPICS, 400.0, 10.0, 10.0)
+SETTINGS = {"alpha": 1.5, "concentration": 400.0, "topic_concentration": 10.0, "centre_concentration": 10.0}
+QUICK = {"n_draws": 40, "burn_in": 200, "thin": 2, "random_state": 0, "batch_size": 30}
+
+
+def matched(found, truth=BETA):
+    """The cosines of topics with the truth, in the best order."""
+    from scipy.optimize import linear_sum_assignment
+
+    cosines = found @ truth.T
+    rows, columns = linear_sum_assignment(-cosines)
+    return cosines[rows, columns]
+
+
+# Parts.
+
+
+def test_shares_have_their_law():
+    """GMC on the simplex against quadrature over two topics' shares, whose law has one dimension."""
+    rng = np.random.default_rng(1)
+    topics = rng.normal(size=(2, 6)) + 0.5
+    topics /= np.linalg.norm(topics, axis=1, keepdims=True)
+    rows = sample(rng, topics[0], 20.0, 5)
+    dots, gram = jnp.asarray(rows @ topics.T, jnp.float32), jnp.asarray(topics @ topics.T, jnp.float32)
+    for alpha, power in ((np.array([2.0, 3.0]), 2), (np.array([0.2, 0.2]), 5)):
+        grid = beta.ppf((np.arange(20_000) + 0.5) / 20_000, *alpha)  # of equal mass under the prior
+        theta = np.stack([grid, 1 - grid], axis=-1)
+        along = cosine(jnp.asarray(theta[None], jnp.float32), dots[:, None], gram)
+        weight = np.exp(30.0 * np.asarray(along, np.float64))
+        want = np.stack([weight @ grid, weight @ grid**2], axis=1) / weight.sum(axis=1, keepdims=True)
+        begun = start(jnp.tile(dots, (64, 1)), gram, jnp.float32(30.0))  # 64 chains for each of 5 documents
+        _, draws = sampled(jax.random.key(0), begun, jnp.tile(dots, (64, 1)), gram, jnp.asarray(alpha, jnp.float32),
+                           jnp.float32(30.0), power=power, draws=600)  # fmt: skip
+        x = np.asarray(draws, np.float64)[100:, :, 0].reshape(500, 64, 5)
+        for found, aim in ((x, want[:, 0]), (x**2, want[:, 1])):
+            each = found.mean(axis=0)
+            z = (each.mean(axis=0) - aim) / (each.std(axis=0, ddof=1) / 8)
+            assert np.all(np.abs(z) < 4.75), z
+
+
+def test_the_prior_and_the_gradient_are_those_of_the_formulas():
+    """Against the corrected equation (10): sigma A m-bar and kappa theta (v - cos v-bar) / |beta theta|."""
+    topics = jnp.asarray(BETA, jnp.float32)
+    centre = jnp.asarray(ROWS.mean(axis=0) / np.linalg.norm(ROWS.mean(axis=0)))
+    pull = 10.0 * (np.asarray(centre) + BETA.sum(axis=0))
+    from scipy.special import ive
+
+    length = np.linalg.norm(pull)
+    ratio = ive(WORDS / 2, length) / ive(WORDS / 2 - 1, length)
+    want = 10.0 * ratio * pull / length
+    found = jax.grad(lambda t: log_prior(t, centre, HYPER))(topics)
+    np.testing.assert_allclose(found, np.tile(want, (TOPICS, 1)), rtol=1e-4)
+    # With shares that do not move (a step of zero size) the estimate is the gradient given these shares.
+    target = marginal_target(ROWS, np.asarray(centre), HYPER)
+    average = ShareAverage(HYPER.alpha, HYPER.kappa)
+    state = average.init(target, {"topics": topics}, None)
+    state = Shares(
+        jnp.asarray(THETA, jnp.float32) * 0.97 + 0.01, jnp.full_like(state.log_step, -40.0), state.moves + 1e9
+    )
+    batch = next(iter(target.passes()))
+    gradient, after = average.estimate(target.density, state, {"topics": topics}, None, batch, jax.random.key(0))
+    theta = np.asarray(state.theta, np.float64)
+    mixed = theta @ BETA
+    size = np.linalg.norm(mixed, axis=1, keepdims=True)
+    direction = mixed / size
+    along = np.sum(ROWS * direction, axis=1, keepdims=True)
+    wanted = -want - HYPER.kappa * theta.T @ ((ROWS - along * direction) / size)
+    np.testing.assert_allclose(gradient["topics"], wanted, rtol=2e-3, atol=0.5)  # of hundreds
+    np.testing.assert_allclose(after.theta, state.theta, atol=1e-4)
+
+
+def test_the_steepness_is_the_curvature():
+    """Second derivatives along geodesics of one topic at a time, averaged over directions, at fixed nearest shares."""
+    target = marginal_target(ROWS, ROWS.mean(axis=0) / np.linalg.norm(ROWS.mean(axis=0)), HYPER)
+    topics = jnp.asarray(BETA, jnp.float32)
+    from scirocco.optimise.chart import chart
+    from scirocco.optimise.curvature import hessian
+
+    around, origin = chart(target, {"topics": topics}, weight=0.0)
+    blocks = np.diag(hessian(around, origin)).reshape(TOPICS, WORDS).sum(axis=1) / (WORDS - 1)
+    ratio = steepness(ROWS, BETA.astype(np.float32), HYPER) / blocks
+    assert np.all((ratio > 0.6) & (ratio < 1.7)), ratio
+
+
+def test_the_variational_bound_rises():
+    centre = ROWS.mean(axis=0) / np.linalg.norm(ROWS.mean(axis=0))
+    begin = BETA + 0.1 * np.random.default_rng(0).normal(size=BETA.shape)
+    begin = (begin / np.linalg.norm(begin, axis=1, keepdims=True)).astype(np.float32)
+    found = variational.fit(ROWS, centre, begin, HYPER, batch_size=None, steps=150, seed=0)
+    assert found.bounds[-1] > found.bounds[0] + 100
+    assert found.bounds[-1] > max(found.bounds) - 0.02 * np.ptp(found.bounds)
+    assert matched(found.topics).min() > max(0.97, matched(begin).min())
+
+
+# The model.
+
+
+SLOW = ("sggmc", "gmc-approximate", "stochastic-variational")
+METHODS = [
+    pytest.param(name, marks=pytest.mark.slow if name in SLOW else ())
+    for name in ("gsgnht", "sggmc", "gmc-gibbs", "gmc-approximate", "variational", "stochastic-variational")
+]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_finds_the_topics(method):
+    options = QUICK | ({"batch_size": None} if "gmc" in method else {})
+    model = sc.SphericalAdmixture(TOPICS, method=method, **SETTINGS, **options).fit(ROWS)
+    assert matched(model.components_).min() > (0.97 if "variational" in method else 0.985)
+    np.testing.assert_allclose(np.linalg.norm(model.posterior_["topics"], axis=-1), 1, atol=1e-4)
+    shares = model.transform(ROWS)
+    np.testing.assert_allclose(shares.sum(axis=1), 1, atol=1e-4)
+    order = np.argmax(model.components_ @ BETA.T, axis=0)
+    assert np.sqrt(np.mean((shares[:, order] - THETA) ** 2)) < 0.06
+    single = sc.SphericalAdmixture(1, method="variational", **SETTINGS, n_draws=2, burn_in=5, random_state=0).fit(ROWS)
+    assert model.log_perplexity(ROWS) < single.log_perplexity(ROWS) - 1
+
+
+@pytest.mark.slow
+def test_the_thermostat_has_the_posterior_of_gibbs_sampling():
+    """sds of the topics' entries from minibatches, against topics and shares in turn on all data, which is exact."""
+    found = []
+    for method, options in (
+        ("gmc-gibbs", {"n_draws": 800, "thin": 2}),
+        ("gsgnht", {"n_draws": 800, "thin": 40, "batch_size": 75}),
+    ):
+        model = sc.SphericalAdmixture(TOPICS, method=method, **SETTINGS, burn_in=1500, random_state=1, share_draws=4,
+                                      n_chains=4, **options).fit(ROWS)  # fmt: skip
+        draws = model.posterior_["topics"].values.astype(np.float64)
+        order = np.argmax(model.components_ @ BETA.T, axis=0)
+        found.append((draws.mean(axis=(0, 1))[order], draws.std(axis=(0, 1))[order]))
+    (mean, sd), (mean_minibatch, sd_minibatch) = found
+    np.testing.assert_allclose(mean_minibatch, mean, atol=0.4 * sd.mean())
+    ratio = sd_minibatch / sd
+    assert abs(np.median(ratio) - 1) < 0.15, np.median(ratio)
+    assert np.all((ratio > 0.6) & (ratio < 1.6)), ratio
+
+
+def test_perplexity_is_that_of_the_definition():
+    """Written out for one draw of topics and a few shares."""
+    model = sc.SphericalAdmixture(TOPICS, **SETTINGS, **QUICK | {"n_draws": 2, "n_chains": 1}).fit(ROWS)
+    from scirocco.core.seeds import Purpose, generator
+
+    theta = generator(3, Purpose.SEARCH_ROWS).dirichlet(np.full(TOPICS, 1.5), 7)
+    values = []
+    for topics in model.posterior_["topics"].values[0].astype(np.float64):
+        mixed = theta @ topics
+        mixed /= np.linalg.norm(mixed, axis=1, keepdims=True)
+        values.append(400.0 * ROWS[:9] @ mixed.T)
+    with jax.enable_x64(True):
+        constant = float(sc.directional.log_normaliser(WORDS, 400.0))
+    want = np.log(np.mean(np.exp(np.stack(values) - 400), axis=(0, 2))) + 400 + constant
+    np.testing.assert_allclose(model.score_samples(ROWS[:9], shares=7, seed=3), want, rtol=1e-4)
+    assert model.log_perplexity(ROWS[:9], shares=7, seed=3) == pytest.approx(-want.mean(), rel=1e-4)
+
+
+@pytest.mark.parametrize("method", ["gsgnht", pytest.param("gmc-gibbs", marks=pytest.mark.slow)])
+def test_runs_resume_and_models_are_saved(method, tmp_path):
+    options = QUICK | {"n_draws": 20, "burn_in": 30} | ({"batch_size": None} if "gmc" in method else {})
+    make = lambda: sc.SphericalAdmixture(TOPICS, method=method, **SETTINGS, **options)  # noqa: E731
+    whole = make().fit(ROWS)
+    kept = make().fit(ROWS, path=tmp_path / "run")
+    again = sc.resume(tmp_path / "run", ROWS)
+    for model in (kept, again):
+        assert model.posterior_.identical(whole.posterior_)
+    whole.save(tmp_path / "model.npz")
+    loaded = sc.SphericalAdmixture.load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(loaded.transform(ROWS[:5]), whole.transform(ROWS[:5]))
+    assert loaded.log_perplexity(ROWS) == whole.log_perplexity(ROWS)
+
+
+def test_sparse_rows_are_dense_rows():
+    dense = sc.SphericalAdmixture(TOPICS, **SETTINGS, **QUICK).fit(ROWS)
+    sparse = sc.SphericalAdmixture(TOPICS, **SETTINGS, **QUICK).fit(sp.csr_matrix(ROWS))
+    np.testing.assert_array_equal(dense.components_, sparse.components_)
+
+
+def test_tf_idf_of_the_source():
+    counts = np.array([[3, 0, 1], [0, 2, 1], [1, 1, 0], [0, 0, 4]])
+    rows = TfIdf().fit_transform(counts).toarray()
+    idf = np.log(4 / (1 + np.array([2, 2, 3])))
+    want = counts * idf
+    length = np.linalg.norm(want, axis=1, keepdims=True)
+    np.testing.assert_allclose(rows, want / np.where(length == 0, 1, length), atol=1e-12)
+    with pytest.raises(ValueError, match="nothing is left of 1 documents, the first in row 3"):
+        TfIdf(documents="error").fit_transform(counts)
+
+
+@pytest.mark.parametrize(
+    ("rows", "settings", "words"),
+    [
+        (2 * ROWS, {}, "rows of X must be unit vectors: row .* has length 2"),
+        (np.concatenate([ROWS[:5], 0 * ROWS[:1]]), {}, "row 5 has length 0"),
+        (ROWS[:2], {}, "n_topics is 3, but X has n_samples = 2"),
+        (ROWS, {"alpha": [1.0, 2.0]}, "alpha must be a number or 3 of them"),
+        (ROWS, {"alpha": -1.0}, "alpha must be"),
+        (ROWS, {"method": "em"}, "method must be one of gsgnht"),
+        (ROWS, {"concentration": 0.0}, "concentration must be"),
+        (np.where(np.arange(WORDS) == 3, np.nan, ROWS), {}, "NaN"),
+        (ROWS, {"method": "gmc-gibbs", "batch_size": 10}, "needs all data"),
+        (ROWS, {"sampler": sc.SGLD(1e-4)}, "moves in straight lines"),
+    ],
+)
+def test_bad_input(rows, settings, words):
+    with pytest.raises(ValueError, match=words):
+        sc.SphericalAdmixture(TOPICS, **SETTINGS | settings).fit(rows)
+
+
+def test_text_and_other_widths_are_refused():
+    with pytest.raises(TypeError, match="not text"):
+        sc.SphericalAdmixture(2).fit(["a text"])
+    model = sc.SphericalAdmixture(TOPICS, method="variational", **SETTINGS, n_draws=2, burn_in=3).fit(ROWS)
+    with pytest.raises(ValueError, match="features"):
+        model.transform(ROWS[:, :5])
+    with pytest.raises(ValueError, match="path is for runs that are sampled"):
+        sc.SphericalAdmixture(TOPICS, method="variational").fit(ROWS, path="nowhere")
+
+
+@parametrize_with_checks([TfIdf()])
+def test_scikit_learn(estimator, check):
+    check(estimator)
