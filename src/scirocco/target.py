@@ -218,7 +218,7 @@ class Target(PureDensity):
             bad = [name for name, leaf in named_leaves(params).items() if not all_finite(leaf)]
             raise ValueError(f"initial has NaN or infinite values in {', '.join(bad)}")
         if values:
-            self.geometry.check(position)
+            self.geometry.without(held or ()).check(position)
         trial = jax.device_put(self.source.first(min(self.size, 8)))
         rows = jax.tree.leaves(trial)[0].shape[0]
         prior = _shape("log_prior", self.log_prior, params)

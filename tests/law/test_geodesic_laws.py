@@ -166,19 +166,20 @@ SAMPLERS = {
     ),
     "GMC": (lambda t: sc.GMC(0.25, leapfrog_steps=6, temperature=t), 0.0),
 }  # fmt: skip
-OFTEN = (
-    {("SGGMC", name) for name in LAWS}
-    | {("GMC", name) for name in LAWS}
-    | {(name, "von Mises-Fisher") for name in SAMPLERS}
-    | {("GeodesicSGNHT", "Bingham")}
-)
+OFTEN = {("SGGMC", name) for name in LAWS}
+OFTEN |= {("GMC", name) for name in ("von Mises-Fisher", "sparse Dirichlet", "matrix Langevin")}
+OFTEN |= {
+    ("GeodesicSGNHT", "Bingham"),
+    ("GeodesicSGNHT badodab", "von Mises-Fisher"),
+    ("SGGMC baoab", "von Mises-Fisher"),
+}
 
 
 def combinations():
     for sampler in SAMPLERS:
         for law in LAWS:
             for temperature in (1.0, 2.0):
-                always = (sampler, law) in OFTEN and (temperature == 1.0 or law == "von Mises-Fisher")
+                always = (sampler, law) in OFTEN and temperature == (2.0 if law == "von Mises-Fisher" else 1.0)
                 yield pytest.param(sampler, law, temperature, marks=() if always else pytest.mark.slow)
 
 
@@ -197,7 +198,9 @@ def test_exact_gradients(sampler, law, temperature):
 
 
 @pytest.mark.parametrize("law", ["von Mises-Fisher", pytest.param("Bingham", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("known", ["number", "matrix", "diagonal", "full"])
+@pytest.mark.parametrize(
+    "known", ["number", "full", *(pytest.param(name, marks=pytest.mark.slow) for name in ("matrix", "diagonal"))]
+)
 def test_known_and_measured_noise_is_taken_off(law, known):
     """Batch 10 with noise of sd 60 a row: taken off the chain is right, ignored it is hot."""
     hot = Law(**{**LAWS[law].__dict__, "noise": 60.0})
@@ -241,13 +244,20 @@ def test_the_thermostat_absorbs_noise():
         hot.check(Wrong(0.02, diffusion=1.0), steps=16_000, **options)
 
 
-@pytest.mark.parametrize("estimator", [sc.ControlVariate(centre=jnp.array([1.0, 0.0, 0.0])), sc.SVRG(500), sc.SAGA()])
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        sc.ControlVariate(centre=jnp.array([1.0, 0.0, 0.0])),
+        pytest.param(sc.SVRG(500), marks=pytest.mark.slow),
+        pytest.param(sc.SAGA(), marks=pytest.mark.slow),
+    ],
+)
 def test_every_estimator(estimator):
     """The noise of this target does not depend on the position, so that control variates remove all of it."""
     LAWS["von Mises-Fisher"].check(sggmc(1.0), batch=10, estimator=estimator, steps=8000, slack=0.006)
 
 
-@pytest.mark.parametrize("integrator", ["split_friction", "aboba", "euler"])
+@pytest.mark.parametrize("integrator", ["split_friction", "aboba", pytest.param("euler", marks=pytest.mark.slow)])
 def test_matrix_friction(integrator):
     """C with a correlation: the law does not depend on it."""
     friction = sc.Matrix(np.array([[2.0, 0.8, 0.0], [0.8, 1.0, -0.3], [0.0, -0.3, 3.0]]))

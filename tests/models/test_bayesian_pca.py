@@ -71,6 +71,7 @@ def test_the_start_is_the_maximum_of_the_likelihood():
     np.testing.assert_allclose(np.abs(np.sum(known.components_.T * start["loadings"], axis=0)), 1, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_equal_fits_share_a_program():
     x = rows(50, 6, [3.0])[0].astype(np.float32)
     density = BayesianPCA(1).target(x).density
@@ -190,6 +191,7 @@ def test_columns_of_all_draws_have_one_order_and_sign(large):
     assert np.all(np.einsum("cdfk,kf->cdk", again.posterior_["loadings"], again.components_) > 0.99)
 
 
+@pytest.mark.slow
 def test_of_equal_scales_the_subspace_is_known_and_directions_are_not():
     x, loadings = rows(600, 6, [3.0, 3.0, 1.2], seed=5)
     # Whitened inside the plane of the first two, so that the sample has no preference either.
@@ -248,6 +250,7 @@ def test_the_predictive_density_is_averaged_over_draws(large):
 # Files.
 
 
+@pytest.mark.slow
 def test_a_run_can_be_kept_resumed_saved_and_loaded(tmp_path):
     x, _ = rows(80, 4, [2.0])
     check_model(BayesianPCA(1, **QUICK), x)

@@ -129,7 +129,7 @@ def test_the_variational_bound_rises():
 # The model.
 
 
-SLOW = ("sggmc", "gmc-approximate", "stochastic-variational")
+SLOW = ("sggmc", "gmc-gibbs", "gmc-approximate", "stochastic-variational")
 METHODS = [
     pytest.param(name, marks=pytest.mark.slow if name in SLOW else ())
     for name in ("gsgnht", "sggmc", "gmc-gibbs", "gmc-approximate", "variational", "stochastic-variational")
@@ -188,7 +188,8 @@ def test_perplexity_is_that_of_the_definition():
     assert model.log_perplexity(ROWS[:9], shares=7, seed=3) == pytest.approx(-want.mean(), rel=1e-4)
 
 
-@pytest.mark.parametrize("method", ["gsgnht", pytest.param("gmc-gibbs", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["gsgnht", "gmc-gibbs"])
 def test_runs_resume_and_models_are_saved(method, tmp_path):
     options = QUICK | {"n_draws": 20, "burn_in": 30} | ({"batch_size": None} if "gmc" in method else {})
     make = lambda: sc.SphericalAdmixture(TOPICS, method=method, **SETTINGS, **options)  # noqa: E731
@@ -203,6 +204,7 @@ def test_runs_resume_and_models_are_saved(method, tmp_path):
     assert loaded.log_perplexity(ROWS) == whole.log_perplexity(ROWS)
 
 
+@pytest.mark.slow
 def test_sparse_rows_are_dense_rows():
     dense = sc.SphericalAdmixture(TOPICS, **SETTINGS, **QUICK).fit(ROWS)
     sparse = sc.SphericalAdmixture(TOPICS, **SETTINGS, **QUICK).fit(sp.csr_matrix(ROWS))

@@ -81,7 +81,13 @@ def test_normal_coordinates():
 
 
 @pytest.mark.parametrize(
-    "sampler", [sc.UnderdampedLangevin("auto"), sc.SGGMC("auto"), sc.GeodesicSGNHT("auto"), sc.GMC("auto")]
+    "sampler",
+    [
+        sc.UnderdampedLangevin("auto"),
+        pytest.param(sc.SGGMC("auto"), marks=pytest.mark.slow),
+        pytest.param(sc.GeodesicSGNHT("auto"), marks=pytest.mark.slow),
+        sc.GMC("auto"),
+    ],
 )
 def test_auto_on_a_sphere_and_a_line(sampler):
     trace = sc.sample(TARGET, sampler, START, num_samples=2500, burn_in=300, chains=4, seed=2, progress=False)
@@ -98,6 +104,7 @@ def test_auto_on_a_sphere_and_a_line(sampler):
     assert trace.bias.accurate, str(trace.bias)
 
 
+@pytest.mark.slow
 def test_auto_on_a_stiefel_manifold_and_a_simplex():
     """Orthonormal means and shares: posterior sds of GMC, which is exact, and of minibatches agree."""
     rng = np.random.default_rng(3)
@@ -125,6 +132,7 @@ def test_auto_on_a_stiefel_manifold_and_a_simplex():
     np.testing.assert_allclose(found[0], found[1], rtol=0.12, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_auto_resumes(tmp_path):
     settings = {"burn_in": 50, "chains": 2, "seed": 4, "progress": False}
     whole = sc.sample(TARGET, sc.SGGMC("auto"), START, num_samples=200, **settings)

@@ -96,7 +96,7 @@ class Kernel:
         """What the chain moves and what the blocks hold of the parameters, after a look at whether all parts fit."""
         position, held = split(jax.tree.map(jnp.asarray, initial), self.blocks)
         self.target.check(position, held, values=values)
-        self.sampler.check(position, *self.program._where)
+        self.sampler.check(position, *self.program.where)
         self._try_a_step(position, held)
         return position, held
 

@@ -61,7 +61,7 @@ class Program:
     blocks: tuple[Block, ...] = ()
 
     @property
-    def _where(self) -> tuple[Geometry, ...]:
+    def where(self) -> tuple[Geometry, ...]:
         """What samplers that know manifolds are told beside the rest: nothing in flat space."""
         return () if self.density.geometry.flat else (self.density.geometry,)
 
@@ -70,7 +70,7 @@ class Program:
 
         All keys come from ``key`` and the number of the step: one key serves a whole chain.
         """
-        sampler = self.sampler.begin(fold(key, Use.BEGIN, state.step), state.sampler, *self._where)
+        sampler = self.sampler.begin(fold(key, Use.BEGIN, state.step), state.sampler, *self.where)
 
         def inner(number: Array, carry: tuple[Any, Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
             sampler, estimator, draws, _ = carry
@@ -95,7 +95,7 @@ class Program:
     ) -> tuple[Any, Any, Any, Batch, Info]:
         draws, batch = self.draw.draw(fold(key, Use.MINIBATCH, count), draws, count, data)
         gradient = _Recorded(self, estimator, held, batch, fold(key, Use.ESTIMATE, count))
-        sampler, info = self.sampler.step(fold(key, Use.NOISE, count), sampler, gradient, *self._where)
+        sampler, info = self.sampler.step(fold(key, Use.NOISE, count), sampler, gradient, *self.where)
         return sampler, gradient.state, draws, batch, info
 
     def _riemannian(self, position: Params, held: Params, batch: Batch, direction: Params) -> Params:
@@ -111,13 +111,13 @@ class Program:
 
     def state(self, key: Key, position: Params, held: Params, estimator: Any) -> ChainState:
         """The first state of a chain whose estimator is ready."""
-        sampler = self.sampler.init(fold(key, Use.INIT), position, *self._where)
+        sampler = self.sampler.init(fold(key, Use.INIT), position, *self.where)
         draws = self.draw.init(fold(key, Use.EPOCH))
         return ChainState(jnp.int32(0), sampler, estimator, draws, held)
 
     def stats(self, state: ChainState, info: Info) -> dict[str, Array]:
         """What a step says of itself, by name."""
-        return {**info._asdict(), **self.sampler.stats(state.sampler, *self._where)}
+        return {**info._asdict(), **self.sampler.stats(state.sampler, *self.where)}
 
     def fresh_gradient(self, key: Key, state: ChainState, data: Data) -> Params:
         """An estimate of grad U where the chain is, from a minibatch that had no part in bringing it there."""

@@ -123,10 +123,9 @@ class Geometry:
         """Reject what does not lie on the manifold, with its distance, on the host."""
         leaves = named_leaves(x)
         places = jax.tree_util.tree_flatten_with_path(x)[0]
-        for path, manifold in self.parts:
+        for path, _ in self.parts:
             if not any(_path(place)[: len(path)] == path for place, _ in places):
                 raise ValueError(f"manifold names {'.'.join(path)}, which is not among the parameters {sorted(leaves)}")
-            del manifold
         for (leaf_name, leaf), (place, _) in zip(leaves.items(), places, strict=True):
             manifold = self._at(_path(place))
             if isinstance(manifold, Euclidean):

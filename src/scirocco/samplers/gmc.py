@@ -11,6 +11,7 @@ space this is Hamiltonian Monte Carlo. U' - U is summed from differences row by 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -96,7 +97,7 @@ class GMC(Sampler):
             return position, kick(momentum, force, half), force
 
         first = slope(start)
-        end, moved, last = jax.lax.fori_loop(0, self.leapfrog_steps, leap, (start, momentum, first))
+        end, moved, _ = jax.lax.fori_loop(0, self.leapfrog_steps, leap, (start, momentum, first))
         potential = _difference(gradient)(start, end) - geometry.change(end) + geometry.change(start)
         # The tangent part alone: what rounding adds to it is not energy.
         kinetic = (inner(moved, moved) - inner(momentum, momentum)) / 2
@@ -104,7 +105,6 @@ class GMC(Sampler):
         acceptance = jnp.where(jnp.isfinite(ratio), jnp.exp(jnp.minimum(ratio, 0.0)), 0.0)
         accepted = jax.random.uniform(fold(key, Use.ACCEPT)) < acceptance
         position = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), end, start)
-        del last
         return GMCState(position, state.step + 1, acceptance.astype(jnp.float32)), info(h, first)
 
     def stats(self, state: GMCState, geometry: Geometry = FLAT) -> dict[str, Array]:
@@ -131,9 +131,9 @@ class GMC(Sampler):
         return jax.tree.map(lambda h: h * h, spread(self.step_size, state.step, like))
 
 
-def _difference(gradient: Gradient):  # type: ignore[no-untyped-def]
+def _difference(gradient: Gradient) -> Callable[[Params, Params], Array]:
     """(start, end) -> U(end) - U(start), of a gradient that knows values too."""
-    found = getattr(gradient, "difference", None)
+    found: Callable[[Params, Params], Array] | None = getattr(gradient, "difference", None)
     if found is None:
         raise TypeError(
             "a Metropolis-Hastings test needs values of U: this gradient is a function without a difference"

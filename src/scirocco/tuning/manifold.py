@@ -137,12 +137,9 @@ def _slopes(
     def scaled(gradient: Params) -> Array:
         return ravel_pytree(jax.tree.map(lambda g, d: g * d, gradient, scale))[0]
 
-    def own(place: Params) -> Params:
-        return place if not held else {name: place[name] for name in mode}
-
     def in_chart(gradient: Callable[[Params], Params], u: Params) -> Params:
         theta, back = jax.vjp(lambda u: geometry.exponential(mode, u), u)
-        change = jax.grad(lambda t: geometry.change(own(t)))(theta)
+        change = jax.grad(geometry.change)(theta)
         return back(jax.tree.map(jnp.subtract, gradient(theta), change))[0]
 
     def once(number: Array) -> tuple[Array, Array, Array]:
