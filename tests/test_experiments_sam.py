@@ -13,7 +13,6 @@ pytest.importorskip("matplotlib", reason="the experiments need scirocco[experime
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:overflow encountered in scalar divide:RuntimeWarning")  # a full batch has no noise
 def test_topics_on_the_sphere_are_learned_against_the_clock(play):
     module, found, claims = play("spherical_topics")
     (curves,) = found.curves.values()

@@ -112,7 +112,7 @@ def test_the_steepness_is_the_curvature():
 
     around, origin = chart(target, {"topics": topics}, weight=0.0)
     blocks = np.diag(hessian(around, origin)).reshape(TOPICS, WORDS).sum(axis=1) / (WORDS - 1)
-    ratio = steepness(ROWS, BETA.astype(np.float32), HYPER) / blocks
+    ratio = np.diag(steepness(ROWS, BETA.astype(np.float32), HYPER)) / blocks
     assert np.all((ratio > 0.6) & (ratio < 1.7)), ratio
 
 
@@ -124,6 +124,22 @@ def test_the_variational_bound_rises():
     assert found.bounds[-1] > found.bounds[0] + 100
     assert found.bounds[-1] > max(found.bounds) - 0.02 * np.ptp(found.bounds)
     assert matched(found.topics).min() > max(0.97, matched(begin).min())
+
+
+@pytest.mark.slow
+def test_topics_that_are_alike_do_not_freeze_the_exact_sampler():
+    """Twice as many topics as there are: those that share documents are stiff together."""
+    model = sc.SphericalAdmixture(6, method="gmc-gibbs", **SETTINGS, n_draws=30, burn_in=20, n_chains=1, random_state=0)
+    acceptance = model.fit(ROWS).trace_.sample_stats["acceptance"].values
+    assert acceptance.mean() > 0.4, acceptance
+
+
+@pytest.mark.slow
+def test_all_data_in_a_minibatch():
+    model = sc.SphericalAdmixture(
+        TOPICS, **SETTINGS, **QUICK | {"batch_size": 1.0, "n_draws": 5, "burn_in": 5, "n_chains": 1}
+    )
+    assert model.fit(ROWS).trace_.count == 5
 
 
 # The model.

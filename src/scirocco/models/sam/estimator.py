@@ -56,7 +56,7 @@ UNIT = 1e-3  # how far from 1 the length of a row may be
 BYTES = 8 * 2**30  # of dense rows
 STEP = 0.3  # in units of the sd of a topic's direction
 QUIET = 0.5  # times the variance of a momentum: what the noise of one minibatch may add to it
-NOISE_BATCHES = 8
+NOISE_BATCHES, TINY = 8, 1e-12
 PIECE = 2**24  # numbers at a time
 
 
@@ -242,13 +242,15 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
 
     def _own_sampler(self, rows: np.ndarray, topics: np.ndarray, seed: int) -> Sampler:
         """Steps in units of the sd of each topic's direction, shorter where minibatches are noisier than that."""
-        slope = np.sqrt(steepness(rows, topics, self._settings)).astype(np.float32)[:, None]
-        scale = {"topics": 1 / slope}
+        curvature = steepness(rows, topics, self._settings)
+        slope = np.sqrt(np.diag(curvature))[:, None]
+        stiffest = np.sqrt(np.linalg.eigvalsh(curvature / (slope * slope.T))[-1])
+        scale = {"topics": (1 / slope).astype(np.float32)}
         if self.method in IN_TURN:
             # The error of a trajectory grows with the number of coordinates: acceptance is kept by d^(-1/4).
-            return Rescaled(GMC(1.2 * topics.size**-0.25, leapfrog_steps=10), scale)
+            return Rescaled(GMC(float(1.2 * topics.size**-0.25 / stiffest), leapfrog_steps=10), scale)
         noise = self._noise(rows, topics, seed) / slope**2
-        h = float(min(STEP, np.sqrt(QUIET / np.max(noise))))
+        h = float(min(STEP / stiffest, np.sqrt(QUIET / max(np.max(noise), TINY))))
         if self.method == "gsgnht":
             return Rescaled(GeodesicSGNHT(h, diffusion=1.0), scale)
         # As much friction again as the noise of the gradient asks for, and so much less noise injected.
@@ -261,7 +263,7 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         size = self.batch_size if self.batch_size is not None else 100
         batch = batch_rows(min(size, len(rows)) if isinstance(size, int | np.integer) else size, len(rows))
         if batch == len(rows):
-            return np.full((len(topics), 1), np.finfo(np.float32).tiny)
+            return np.zeros((len(topics), 1))
         rng = generator(seed, Purpose.NOISE_BATCHES)
         slopes = []
         for _ in range(NOISE_BATCHES):

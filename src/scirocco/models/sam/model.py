@@ -154,10 +154,14 @@ def shares_block(hyper: Hyper, draws: int, between: int) -> Block:
 
 
 def steepness(rows: np.ndarray, topics: np.ndarray, hyper: Hyper, piece: int = 4096) -> np.ndarray:
-    """The curvature of each topic, sigma + kappa sum_d cos_d theta_dk^2 / |beta theta_d|^2, at the nearest shares."""
+    """The curvature of the topics' directions at the nearest shares, (topics, topics), the same along each coordinate.
+
+    sigma + kappa sum_d cos_d theta_dk^2 / |beta theta_d|^2 for a topic, and for two that share documents the same with
+    theta_dk theta_dl: topics that are alike are stiffer together than each of them alone.
+    """
     pieces = (jnp.asarray(rows[first : first + piece]) for first in range(0, len(rows), piece))
     pulls = [np.asarray(_pulled(jnp.asarray(topics), part, hyper.kappa), np.float64) for part in pieces]
-    return hyper.sigma + np.sum(pulls, axis=0)
+    return hyper.sigma * np.eye(len(topics)) + np.sum(pulls, axis=0)
 
 
 @jax.jit
@@ -165,7 +169,7 @@ def _pulled(topics: Array, rows: Array, kappa: Any) -> Array:
     dots, gram = projections(topics, rows)
     theta = start(dots, gram, jnp.asarray(kappa, dots.dtype)).theta
     along = jnp.maximum(cosine(theta, dots, gram), 0) / jnp.sum(theta * (theta @ gram), axis=-1)
-    return kappa * jnp.sum(along[:, None] * theta**2, axis=0)
+    return kappa * (along[:, None] * theta).T @ theta
 
 
 @jax.jit

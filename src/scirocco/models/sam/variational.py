@@ -27,7 +27,8 @@ from scirocco.models.sam.model import Hyper, steepness
 from scirocco.models.sam.weights import start
 
 LOCAL_STEPS = 20  # of a document's own parameters, each time it is seen
-RATE = 0.01  # of Adam for topics, in units of their concentration; of logs of a_d twenty times that
+RATE = 0.3  # of Adam for topics, in units of a coordinate of a direction
+LOCAL_RATE = 0.2  # for logs of a_d
 
 
 class Found(NamedTuple):
@@ -48,24 +49,27 @@ def fit(
     began = time.perf_counter()
     size = len(rows)
     batch = size if batch_size is None else min(batch_size, size)
-    unit = jnp.asarray(steepness(rows, topics, hyper)[:, None], jnp.float32)  # about what the lengths will be
+    unit = jnp.asarray(np.diag(steepness(rows, topics, hyper))[:, None], jnp.float32)  # about what the lengths will be
     natural = jnp.asarray(topics) * unit
-    optimizer = _adam(steps)
+    optimizer = optax.scale_by_adam()
     state = optimizer.init(natural / unit)
     rng = generator(seed, Purpose.SEARCH_ROWS)
     local = jnp.zeros((size, len(topics)), jnp.float32)
     seen = np.zeros(size, bool)
     bounds: list[float] = []
-    for _ in range(steps):
+    for step in range(steps):
         poll()
+        spent = 0.0 if max_seconds is None else (time.perf_counter() - began) / max_seconds
+        # Steps fall to zero towards the end, whichever of the two comes first; a coordinate of a direction is V^(-1/2).
+        rate = RATE / np.sqrt(rows.shape[1]) * (1 + np.cos(np.pi * min(1.0, max(step / steps, spent)))) / 2
         chosen = np.arange(size) if batch == size else rng.choice(size, batch, replace=False)
         data = jnp.asarray(rows[chosen])
         mine = jnp.where(jnp.asarray(seen[chosen])[:, None], local[chosen], _begun(natural, data, hyper))
         mine = _local(natural, mine, data, hyper)
         local, seen[chosen] = local.at[chosen].set(mine), True
         bound, slope = _bound(natural, mine, data, jnp.asarray(centre), hyper, size / batch)
-        change, state = optimizer.update(-slope * unit / size, state)
-        natural = optax.apply_updates(natural / unit, change) * unit
+        change, state = optimizer.update(slope * unit / size, state)
+        natural = natural + rate * change * unit
         bounds.append(float(bound))
         seconds = time.perf_counter() - began
         if report is not None:
@@ -73,12 +77,6 @@ def fit(
         if max_seconds is not None and seconds > max_seconds:
             break
     return Found(np.asarray(_direction(natural)), bounds, time.perf_counter() - began)
-
-
-def _adam(steps: int) -> Any:
-    import optax
-
-    return optax.adam(optax.cosine_decay_schedule(RATE, max(1, steps)))
 
 
 def _direction(natural: Array) -> Array:
@@ -121,7 +119,7 @@ def _documents(mean: Array, log_a: Array, data: Array, hyper: Hyper) -> Array:
 def _local(natural: Array, log_a: Array, data: Array, hyper: Hyper) -> Array:
     import optax
 
-    mean, optimizer = _mean(natural), optax.adam(20 * RATE)
+    mean, optimizer = _mean(natural), optax.adam(LOCAL_RATE)
     slope = jax.grad(lambda x: -jnp.sum(_documents(mean, x, data, hyper)))
 
     def once(_: int, carry: tuple[Array, Any]) -> tuple[Array, Any]:
