@@ -178,7 +178,8 @@ OFTEN |= {
 def combinations():
     for sampler in SAMPLERS:
         for law in LAWS:
-            for temperature in (1.0, 2.0):
+            # exp(-U/2) of a sparse Dirichlet law is one that is not sparse: another power, no case of its own.
+            for temperature in (1.0,) if law == "sparse Dirichlet" else (1.0, 2.0):
                 always = (sampler, law) in OFTEN and temperature == (2.0 if law == "von Mises-Fisher" else 1.0)
                 yield pytest.param(sampler, law, temperature, marks=() if always else pytest.mark.slow)
 
@@ -186,8 +187,6 @@ def combinations():
 @pytest.mark.parametrize(("sampler", "law", "temperature"), list(combinations()))
 def test_exact_gradients(sampler, law, temperature):
     make, slack = SAMPLERS[sampler]
-    if law == "sparse Dirichlet" and temperature != 1:
-        pytest.skip("exp(-U/2) of Dirichlet(0.1) is a law of its own with another best power")
     # Close to the border of the simplex forces grow without bound and steps must be short.
     slack = slack + 0.01 if "Dirichlet" in law and sampler != "GMC" else slack
     steps = {"GMC": 3000, "SGGMC, 3 inner steps": 3000}.get(sampler, 8000)

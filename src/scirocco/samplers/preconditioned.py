@@ -21,7 +21,8 @@ from scirocco.core.parts import part
 from scirocco.core.program import program_part
 from scirocco.core.types import Array, Gradient, Key, Number, Params
 from scirocco.manifolds import FLAT, Geometry
-from scirocco.samplers.base import Info, Sampler
+from scirocco.samplers.around import Around
+from scirocco.samplers.base import Info
 
 
 @part
@@ -78,7 +79,7 @@ class PreconditionedState(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Preconditioned(Sampler):
+class Preconditioned(Around):
     """``sampler`` in the coordinates of ``scale``; its step size, friction and temperature are those of phi.
 
     ``dispersion`` is the spread of the first phi of each chain, in posterior sds around the start.
@@ -94,34 +95,9 @@ class Preconditioned(Sampler):
 
     own_directions: ClassVar[bool] = True
 
-    sampler: Sampler
+    sampler: Any
     scale: Scale
     dispersion: float = 0.0
-
-    @property
-    def step_size(self) -> Any:
-        """The inner sampler's h."""
-        return self.sampler.step_size
-
-    @property
-    def temperature(self) -> Any:
-        """The inner sampler's T."""
-        return self.sampler.temperature
-
-    @property
-    def inner_steps(self) -> int:  # type: ignore[override]
-        """Gradient steps in one step of the chain."""
-        return self.sampler.inner_steps
-
-    @property
-    def independent_draws(self) -> bool:  # type: ignore[override]
-        """Whether the inner sampler relies on independent minibatches."""
-        return self.sampler.independent_draws
-
-    @property
-    def law_known(self) -> bool:
-        """Whether the inner sampler knows its law."""
-        return self.sampler.law_known
 
     def check(self, position: Params, geometry: Geometry = FLAT) -> None:
         """What the inner sampler has to say; and whether the scale fits."""

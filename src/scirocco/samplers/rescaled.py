@@ -20,7 +20,8 @@ from scirocco.core.keys import Use, fold
 from scirocco.core.program import program_part
 from scirocco.core.types import Gradient, Key, Params
 from scirocco.manifolds import FLAT, Geometry
-from scirocco.samplers.base import Info, Sampler
+from scirocco.samplers.around import Around
+from scirocco.samplers.base import Info
 
 
 @program_part
@@ -40,7 +41,7 @@ class _Faster(Geometry):
 
 
 @dataclass(frozen=True, eq=False)
-class Rescaled(Sampler):
+class Rescaled(Around):
     """``sampler`` with its step size, friction and noise in units of ``scale``, a tree of positive arrays that are
     constant within the points of manifolds: posterior sds, say.
 
@@ -62,36 +63,6 @@ class Rescaled(Sampler):
     sampler: Any
     scale: Params = field(metadata={"keep": True})
     dispersion: float = 0.0
-
-    @property
-    def step_size(self) -> Any:
-        """The inner sampler's h."""
-        return self.sampler.step_size
-
-    @property
-    def temperature(self) -> Any:
-        """The inner sampler's T."""
-        return self.sampler.temperature
-
-    @property
-    def inner_steps(self) -> int:  # type: ignore[override]
-        """Gradient steps in one step of the chain."""
-        return self.sampler.inner_steps
-
-    @property
-    def independent_draws(self) -> bool:  # type: ignore[override]
-        """Whether the inner sampler relies on independent minibatches."""
-        return self.sampler.independent_draws
-
-    @property
-    def full_data(self) -> bool:  # type: ignore[override]
-        """Whether the inner sampler needs all data."""
-        return self.sampler.full_data
-
-    @property
-    def law_known(self) -> bool:
-        """Whether the inner sampler knows its law."""
-        return self.sampler.law_known
 
     def check(self, position: Params, geometry: Geometry = FLAT) -> None:
         """What the inner sampler has to say; and whether the scale fits."""
