@@ -45,7 +45,7 @@ SIMPLEX = {
 }  # fmt: skip
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(120, 2))
-UNIT = np.eye(4)[RNG.integers(2, size=60)] + 0.2 * RNG.normal(size=(60, 4))
+UNIT = np.eye(4)[np.arange(60) % 2] + 0.2 * np.random.default_rng(1).normal(size=(60, 4))
 UNIT = (UNIT / np.linalg.norm(UNIT, axis=1, keepdims=True)).astype(np.float32)
 NATURAL, CENTRED = simplex.Natural(sc.SGLD(1e-3)), sc.SCIRCV(0.1, recentre_every=3, centre_from="seen")
 COUNT_ESTIMATORS = {
@@ -58,7 +58,7 @@ MODELS = {
     "LogisticRegression": (sc.LogisticRegression(**QUICK), (ROWS, ROWS[:, 0] > 0)),
     "DirichletProcessMixture": (sc.DirichletProcessMixture(max_iter=20, random_state=0), (RNG.poisson(0.4, (60, 30)),)),
     "GaussianMixture": (sc.GaussianMixture(**QUICK), (ROWS,)),
-    "BayesianPCA": (sc.BayesianPCA(1, **QUICK), (RNG.normal(size=(60, 3)),)),
+    "BayesianPCA": (sc.BayesianPCA(1, **QUICK), (UNIT,)),
     "SphericalAdmixture": (sc.SphericalAdmixture(2, **QUICK), (UNIT,)),
     "VonMisesFisherMixture": (sc.VonMisesFisherMixture(2, **QUICK), (UNIT,)),
     "MatrixFactorization": (sc.MatrixFactorization(2, **QUICK), (RNG.integers(9, size=(200, 2)), RNG.normal(size=200))),
