@@ -25,6 +25,14 @@ install_import_hook([f"scirocco.{module}" for module in CHECKED], "beartype.bear
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 
 
+@pytest.fixture(autouse=True)
+def _spare_maps():
+    """Forget compiled programs before the process has as many memory maps as Linux allows."""
+    from scirocco.core.cache import spare_maps  # after the hook
+
+    spare_maps()
+
+
 @pytest.fixture
 def load(monkeypatch):
     """Import an experiment by name; they import each other by name, as scripts do."""

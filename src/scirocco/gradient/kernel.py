@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from scirocco.batches import Arrays, Batching, RandomBlocks, Shuffled, Stream
 from scirocco.batches.base import batch_rows, row_bytes
 from scirocco.batches.stream import Loader
+from scirocco.core.cache import spare_maps
 from scirocco.core.types import Data, Key, Params
 from scirocco.estimators import Estimator, Plain
 from scirocco.gradient.blocks import Block, split
@@ -45,6 +46,7 @@ class Kernel:
         untuned: bool = False,
     ) -> None:
         _require_parts(target, sampler, estimator, batching, untuned=untuned)
+        spare_maps()
         self.target, self.sampler = target, sampler
         self.estimator: Estimator = estimator or Plain()
         self.blocks = tuple(blocks)
