@@ -15,6 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import scirocco as sc
 from scirocco.models import precisions
+from scirocco.models.sam.model import Hyper, joint_target, marginal_target, shares_block
 
 SEED = 7
 RNG = np.random.default_rng(SEED)
@@ -72,6 +73,32 @@ def test_every_model_survives_a_file(model, tmp_path):
     (tmp_path / "model.npz").write_bytes(b"PK nothing")
     with pytest.raises(ValueError, match="is damaged or not a saved"):
         type(model).load(tmp_path / "model.npz")
+
+
+def test_equal_settings_are_one_program():
+    """Functions that were equal to themselves alone would be compiled again at each fit."""
+    x, codes = np.eye(3, dtype=np.float32), np.array([0, 1, 1])
+    centre, hyper = np.ones(3) / 3, Hyper((0.5, 0.5), 10.0, 1.0, 1.0)
+    ratings = sc.MatrixFactorization(n_users=2, n_items=3)
+    ratings.mean_ = 0.0
+    ways = [
+        lambda: sc.LogisticRegression(prior_scale=2.0).target(x, codes),
+        lambda: sc.LogisticRegression().target(x, np.arange(3)),
+        lambda: sc.NeuralNetworkClassifier(4).target(x, codes),
+        lambda: sc.NeuralNetworkRegressor(4).target(x, x[:, 0]),
+        lambda: sc.GaussianMixture().target(x),
+        lambda: sc.BayesianPCA().target(x),
+        lambda: sc.VonMisesFisherMixture().target(x),
+        lambda: ratings.target(x[:, :2].astype(np.int32), x[:, 0]),
+        lambda: marginal_target(x, centre, hyper),
+        lambda: joint_target(x, centre, hyper),
+    ]
+    programs = [way().density for way in ways]
+    assert [way().density for way in ways] == programs
+    assert len(set(programs)) == len(ways)
+    for block in (ratings.precision_block, lambda: shares_block(hyper, 2, 2)):
+        assert block() == block()
+    assert sc.LogisticRegression().target(x, codes).density != programs[0]
 
 
 # Logistic regression.

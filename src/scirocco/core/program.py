@@ -9,6 +9,7 @@ shapes is static, and another one is another program.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
@@ -20,6 +21,29 @@ keep_programs()
 
 QUICK = {"xla_backend_optimization_level": 0}
 """Options for programs that run a few times only: they are compiled faster and run slower."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Given:
+    """A function whose first arguments are given, equal to another one if they are: the program is compiled once.
+
+    ``functools.partial`` and closures are equal to nothing but themselves.
+
+    >>> Given(max, 3) == Given(max, 3), Given(max, 3)(2)
+    (True, 3)
+    """
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+
+    def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
+        object.__setattr__(self, "function", function)
+        object.__setattr__(self, "arguments", arguments)
+
+    def __call__(self, *others: Any) -> Any:
+        """The function of the arguments given before and now."""
+        return self.function(*self.arguments, *others)
+
 
 Kind = TypeVar("Kind", bound=type)
 _REGISTERED: set[type] = set()

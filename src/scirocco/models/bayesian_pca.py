@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -35,6 +34,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from scirocco.core.checks import require_count
+from scirocco.core.program import Given
 from scirocco.core.types import Array, Params
 from scirocco.estimators import ControlVariate
 from scirocco.manifolds import Stiefel
@@ -147,7 +147,7 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
 
     def target(self, X: np.ndarray) -> Target:
         """The posterior as a ``Target`` for rows that are centred and in units of v, for runs of your own."""
-        prior = _LogPrior(float(self.prior_scale), float(self.mean_scale))
+        prior = Given(_log_prior, float(self.prior_scale), float(self.mean_scale))
         return Target(prior, _log_likelihood, X, batched=True, manifold={"loadings": Stiefel()})
 
     def _initial(self, X: np.ndarray) -> Params:
@@ -298,16 +298,11 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
 # fits do not fill the process with programs, which ends in a crash at the limit of memory maps.
 
 
-@dataclass(frozen=True)
-class _LogPrior:
-    width: float
-    wide: float
-
-    def __call__(self, params: Params) -> Array:
-        loadings, scales, noise, mean = _parameters(jnp, params)
-        (d, k), logs = loadings.shape, jnp.append(params["log_scales"], params["log_noise"])
-        log_root = jnp.sum(jnp.log(scales**2 + noise**2)) / 2 + (d - k) * params["log_noise"]  # of |C|^(1/2)
-        return log_root - jnp.sum((logs / self.width) ** 2) / 2 - jnp.sum((mean / self.wide) ** 2) / 2
+def _log_prior(prior_scale: float, mean_scale: float, params: Params) -> Array:
+    loadings, scales, noise, mean = _parameters(jnp, params)
+    (d, k), logs = loadings.shape, jnp.append(params["log_scales"], params["log_noise"])
+    log_root = jnp.sum(jnp.log(scales**2 + noise**2)) / 2 + (d - k) * params["log_noise"]  # of |C|^(1/2)
+    return log_root - jnp.sum((logs / prior_scale) ** 2) / 2 - jnp.sum((mean / mean_scale) ** 2) / 2
 
 
 def _log_likelihood(params: Params, rows: Array) -> Array:

@@ -21,6 +21,7 @@ from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from scirocco.core.checks import require_count
+from scirocco.core.program import Given
 from scirocco.core.types import Array, Params
 from scirocco.models.base import GradientModel, require_positive_setting
 from scirocco.models.home import Home
@@ -110,23 +111,8 @@ class GaussianMixture(DensityMixin, GradientModel):  # type: ignore[misc]
 
     def target(self, X: np.ndarray) -> Target:
         """The posterior as a ``Target`` for rows in units of the data's sds, for runs of your own."""
-        alpha, wide = float(self.concentration), float(self.prior_scale)
-        shape, rate = float(self.precision_shape), float(self.precision_rate)
-
-        def log_prior(params: Params) -> Array:
-            log_weights = jax.nn.log_softmax(params["logits"])
-            precision = jnp.exp(-2 * params["log_scales"])
-            return (
-                alpha * jnp.sum(log_weights)  # with the Jacobian of the softmax
-                - jnp.sum(params["logits"]) ** 2 / 2  # logits are known up to a constant only
-                - jnp.sum((params["means"] / wide) ** 2) / 2
-                + jnp.sum(shape * jnp.log(precision) - rate * precision)  # with the Jacobian of the logarithm
-            )
-
-        def log_likelihood(params: Params, x: Array) -> Array:
-            return jax.nn.logsumexp(jax.nn.log_softmax(params["logits"]) + _log_normal(params, x))
-
-        return Target(log_prior, log_likelihood, X)
+        settings = (self.concentration, self.prior_scale, self.precision_shape, self.precision_rate)
+        return Target(Given(_log_prior, *map(float, settings)), _log_likelihood, X)
 
     def _initial(self, X: np.ndarray, seed: int) -> Params:
         from sklearn.cluster import KMeans
@@ -202,6 +188,21 @@ class GaussianMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         """The mean log predictive density."""
         del y
         return float(np.mean(self.score_samples(X)))
+
+
+def _log_prior(alpha: float, prior_scale: float, shape: float, rate: float, params: Params) -> Array:
+    log_weights = jax.nn.log_softmax(params["logits"])
+    precision = jnp.exp(-2 * params["log_scales"])
+    return (
+        alpha * jnp.sum(log_weights)  # with the Jacobian of the softmax
+        - jnp.sum(params["logits"]) ** 2 / 2  # logits are known up to a constant only
+        - jnp.sum((params["means"] / prior_scale) ** 2) / 2
+        + jnp.sum(shape * jnp.log(precision) - rate * precision)  # with the Jacobian of the logarithm
+    )
+
+
+def _log_likelihood(params: Params, x: Array) -> Array:
+    return jax.nn.logsumexp(jax.nn.log_softmax(params["logits"]) + _log_normal(params, x))
 
 
 def _log_normal(params: Params, x: Array) -> Array:

@@ -20,6 +20,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from scirocco.core.checks import require_choice
+from scirocco.core.program import Given
 from scirocco.core.types import Array, Params
 from scirocco.models.base import GradientModel, require_positive_setting
 from scirocco.models.home import Home
@@ -118,22 +119,10 @@ class LogisticRegression(ClassifierMixin, GradientModel):  # type: ignore[misc]
 
     def target(self, X: np.ndarray, codes: np.ndarray) -> Target:
         """The posterior as a ``Target``, for runs of your own; ``codes`` number the classes."""
-        scale, wide, laplace = float(self.prior_scale), float(self.intercept_scale), self.prior == "laplace"
-        binary = len(np.unique(codes)) <= 2
-
-        def log_prior(params: Params) -> Array:
-            w = params["coef"] / scale
-            value = -jnp.sum(jnp.abs(w)) if laplace else -jnp.sum(w**2) / 2
-            return value - jnp.sum((params["intercept"] / wide) ** 2) / 2 if "intercept" in params else value
-
-        def log_likelihood(params: Params, example: tuple[Array, Array]) -> Array:
-            x, label = example
-            logits = params["coef"] @ x + params.get("intercept", 0.0)
-            if binary:
-                return label * logits - jax.nn.softplus(logits)
-            return logits[label] - jax.nn.logsumexp(logits)
-
-        return Target(log_prior, log_likelihood, (X, codes.astype(np.float32 if binary else np.int32)))
+        prior = Given(_log_prior, self.prior, float(self.prior_scale), float(self.intercept_scale))
+        if len(np.unique(codes)) <= 2:
+            return Target(prior, _log_likelihood_of_two, (X, codes.astype(np.float32)))
+        return Target(prior, _log_likelihood, (X, codes.astype(np.int32)))
 
     def _settle(self) -> None:
         coef = self._draws("coef").mean(axis=0, dtype=np.float64)
@@ -170,3 +159,21 @@ class LogisticRegression(ClassifierMixin, GradientModel):  # type: ignore[misc]
         """The most probable class of each row."""
         probabilities = self.predict_proba(X)
         return self.classes_[np.argmax(probabilities, axis=1)]
+
+
+def _log_prior(prior: str, scale: float, intercept_scale: float, params: Params) -> Array:
+    w = params["coef"] / scale
+    value = -jnp.sum(jnp.abs(w)) if prior == "laplace" else -jnp.sum(w**2) / 2
+    return value - jnp.sum((params["intercept"] / intercept_scale) ** 2) / 2 if "intercept" in params else value
+
+
+def _log_likelihood_of_two(params: Params, example: tuple[Array, Array]) -> Array:
+    x, label = example
+    logit = params["coef"] @ x + params.get("intercept", 0.0)
+    return label * logit - jax.nn.softplus(logit)
+
+
+def _log_likelihood(params: Params, example: tuple[Array, Array]) -> Array:
+    x, label = example
+    logits = params["coef"] @ x + params.get("intercept", 0.0)
+    return logits[label] - jax.nn.logsumexp(logits)

@@ -23,6 +23,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
 
 from scirocco.core.checks import require_count
+from scirocco.core.program import Given
 from scirocco.core.types import Array, Key, Params
 from scirocco.gradient.blocks import Block
 from scirocco.models import precisions
@@ -196,27 +197,9 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
 
     def target(self, pairs: np.ndarray, ratings: np.ndarray) -> Target:
         """The posterior as a ``Target``, for runs of your own; start them at ``initial`` with ``precision_block``."""
-        shape, rate = float(self.precision_shape), float(self.precision_rate)
+        prior = Given(_log_prior, float(self.precision_shape), float(self.precision_rate))
         fixed = None if self.noise_precision is None else float(np.log(self.noise_precision))
-
-        def log_prior(params: Params) -> Array:
-            value = precisions.log_prior(params, WEIGHTS, shape, rate)
-            if fixed is None:
-                value += params["log_noise_precision"] - jnp.exp(params["log_noise_precision"])
-            return value
-
-        def log_likelihood(params: Params, rows: tuple[Array, Array]) -> Array:
-            pair, rating = rows
-            user, item = pair[:, 0], pair[:, 1]
-            expected = (
-                jnp.sum(params["user_factors"][user] * params["item_factors"][item], axis=1)
-                + params["user_biases"][user]
-                + params["item_biases"][item]
-            )
-            log_tau = params["log_noise_precision"] if fixed is None else fixed
-            return (log_tau - jnp.exp(log_tau) * (rating - expected) ** 2) / 2
-
-        return Target(log_prior, log_likelihood, (pairs, ratings - np.float32(self.mean_)), batched=True)
+        return Target(prior, Given(_log_likelihood, fixed), (pairs, ratings - np.float32(self.mean_)), batched=True)
 
     def initial(self, key: Key) -> Params:
         """Small random factors, no biases, precisions of 1."""
@@ -284,3 +267,22 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
     def rmse(self, X: Any, y: Any) -> float:
         """The root mean squared error of ``predict``."""
         return float(np.sqrt(np.mean((np.asarray(y, np.float64) - self.predict(X)) ** 2)))
+
+
+def _log_prior(shape: float, rate: float, params: Params) -> Array:
+    value = precisions.log_prior(params, WEIGHTS, shape, rate)
+    if "log_noise_precision" in params:
+        value += params["log_noise_precision"] - jnp.exp(params["log_noise_precision"])
+    return value
+
+
+def _log_likelihood(log_noise_precision: float | None, params: Params, rows: tuple[Array, Array]) -> Array:
+    pair, rating = rows
+    user, item = pair[:, 0], pair[:, 1]
+    expected = (
+        jnp.sum(params["user_factors"][user] * params["item_factors"][item], axis=1)
+        + params["user_biases"][user]
+        + params["item_biases"][item]
+    )
+    log_tau = params["log_noise_precision"] if log_noise_precision is None else log_noise_precision
+    return (log_tau - jnp.exp(log_tau) * (rating - expected) ** 2) / 2

@@ -9,6 +9,8 @@ step. The model of Chen, Fox and Guestrin (2014); in Baker et al. (2019b, 4.6.3)
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,6 +22,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from scirocco.core.checks import require_choice, require_count
+from scirocco.core.program import Given
 from scirocco.core.types import Array, Key, Params
 from scirocco.gradient.blocks import Block
 from scirocco.models import precisions
@@ -108,15 +111,13 @@ class _Network(GradientModel):
     def _more(self) -> Params:
         return {}
 
-    def log_prior(self, params: Params) -> Array:
-        """Of weights and precisions."""
-        return precisions.log_prior(params, LAYERS, float(self.precision_shape), float(self.precision_rate))
-
     def forward(self, params: Params, X: Any) -> Array:
         """F(x) for rows X."""
-        activate = ACTIVATIONS[self.activation]
-        hidden = activate(X @ params["hidden_weights"] + params["hidden_biases"])
-        return hidden @ params["output_weights"] + params["output_biases"]
+        return _forward(self.activation, params, X)
+
+    def _target(self, log_likelihood: Callable[..., Array], X: np.ndarray, y: np.ndarray) -> Target:
+        prior = Given(_log_prior, float(self.precision_shape), float(self.precision_rate))
+        return Target(prior, Given(log_likelihood, self.activation), (X, y), batched=True)
 
     def precision_block(self) -> Block:
         """Draws the precisions given the weights."""
@@ -127,11 +128,12 @@ class _Network(GradientModel):
         check_is_fitted(self)
         X = self._inputs(validate_data(self, X, dtype=np.float64, reset=False))
         draws = {name: jnp.asarray(self._draws(name)) for name in LAYERS}
-        forward = jax.jit(lambda draws, x: jax.lax.map(lambda p: self.forward(p, x), draws))
         for start in range(0, len(X), PIECE):
             piece = X[start : start + PIECE]
             padded = np.concatenate([piece, np.zeros((min(PIECE, len(X)) - len(piece), X.shape[1]), np.float32)])
-            yield np.moveaxis(np.asarray(forward(draws, padded), np.float64)[:, : len(piece)], 0, 1)
+            yield np.moveaxis(
+                np.asarray(_forward_draws(self.activation, draws, padded), np.float64)[:, : len(piece)], 0, 1
+            )
 
 
 class NeuralNetworkClassifier(ClassifierMixin, _Network):  # type: ignore[misc]
@@ -182,13 +184,7 @@ class NeuralNetworkClassifier(ClassifierMixin, _Network):  # type: ignore[misc]
 
     def target(self, X: np.ndarray, codes: np.ndarray) -> Target:
         """The posterior as a ``Target``, for runs of your own; start them at ``initial`` with ``precision_block``."""
-
-        def log_likelihood(params: Params, rows: tuple[Array, Array]) -> Array:
-            x, label = rows
-            logits = self.forward(params, x)
-            return jnp.take_along_axis(logits, label[:, None], axis=1)[:, 0] - jax.nn.logsumexp(logits, axis=1)
-
-        return Target(self.log_prior, log_likelihood, (X, codes.astype(np.int32)), batched=True)
+        return self._target(_log_probability, X, codes.astype(np.int32))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Posterior predictive probabilities of the classes: their mean over the draws, (row, class)."""
@@ -238,18 +234,7 @@ class NeuralNetworkRegressor(RegressorMixin, _Network):  # type: ignore[misc]
 
     def target(self, X: np.ndarray, y: np.ndarray) -> Target:
         """The posterior as a ``Target``, for runs of your own; start them at ``initial`` with ``precision_block``."""
-        shape, rate = float(self.precision_shape), float(self.precision_rate)
-
-        def log_prior(params: Params) -> Array:
-            log_nu = params["log_noise_precision"]
-            return self.log_prior(params) + shape * log_nu - rate * jnp.exp(log_nu)
-
-        def log_likelihood(params: Params, rows: tuple[Array, Array]) -> Array:
-            x, number = rows
-            log_nu = params["log_noise_precision"]
-            return (log_nu - jnp.exp(log_nu) * (number - self.forward(params, x)[:, 0]) ** 2) / 2
-
-        return Target(log_prior, log_likelihood, (X, y), batched=True)
+        return self._target(_log_normal, X, y)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Posterior mean of each row's number; with ``return_std`` also the sd of a new observation."""
@@ -260,3 +245,33 @@ class NeuralNetworkRegressor(RegressorMixin, _Network):  # type: ignore[misc]
             return value
         noise = np.mean(np.exp(-self._draws("log_noise_precision").astype(np.float64)))
         return value, self.output_scale_ * np.sqrt(variance + noise)
+
+
+def _forward(activation: str, params: Params, X: Any) -> Array:
+    hidden = ACTIVATIONS[activation](X @ params["hidden_weights"] + params["hidden_biases"])
+    return hidden @ params["output_weights"] + params["output_biases"]
+
+
+@partial(jax.jit, static_argnums=0)
+def _forward_draws(activation: str, draws: Params, X: Array) -> Array:
+    return jax.lax.map(lambda params: _forward(activation, params, X), draws)
+
+
+def _log_prior(shape: float, rate: float, params: Params) -> Array:
+    value = precisions.log_prior(params, LAYERS, shape, rate)
+    if "log_noise_precision" in params:
+        log_nu = params["log_noise_precision"]
+        value += shape * log_nu - rate * jnp.exp(log_nu)
+    return value
+
+
+def _log_probability(activation: str, params: Params, rows: tuple[Array, Array]) -> Array:
+    x, label = rows
+    logits = _forward(activation, params, x)
+    return jnp.take_along_axis(logits, label[:, None], axis=1)[:, 0] - jax.nn.logsumexp(logits, axis=1)
+
+
+def _log_normal(activation: str, params: Params, rows: tuple[Array, Array]) -> Array:
+    x, number = rows
+    log_nu = params["log_noise_precision"]
+    return (log_nu - jnp.exp(log_nu) * (number - _forward(activation, params, x)[:, 0]) ** 2) / 2

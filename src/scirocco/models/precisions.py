@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from scirocco.batches import Batch
+from scirocco.core.program import Given
 from scirocco.core.types import Array, Key, Params
 from scirocco.gradient.blocks import Block
 
@@ -30,11 +31,11 @@ def log_prior(params: Params, names: Sequence[str], shape: float, rate: float) -
 
 def gibbs(names: Sequence[str], shape: float, rate: float) -> Block:
     """Draws the precisions of the weights called ``names`` given the weights."""
+    return Block(NAME, Given(_update, tuple(names), shape, rate))
 
-    def update(key: Key, params: Params, batch: Batch) -> Params:
-        del batch
-        sizes = jnp.array([params[name].size for name in names], jnp.float32)
-        squares = jnp.stack([jnp.sum(params[name] ** 2) for name in names])
-        return {NAME: jax.random.gamma(key, shape + sizes / 2) / (rate + squares / 2)}
 
-    return Block(NAME, update)
+def _update(names: Sequence[str], shape: float, rate: float, key: Key, params: Params, batch: Batch) -> Params:
+    del batch
+    sizes = jnp.array([params[name].size for name in names], jnp.float32)
+    squares = jnp.stack([jnp.sum(params[name] ** 2) for name in names])
+    return {NAME: jax.random.gamma(key, shape + sizes / 2) / (rate + squares / 2)}

@@ -37,6 +37,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from scirocco.core.checks import real_array, require_choice, require_count
 from scirocco.core.interrupt import poll
+from scirocco.core.program import Given
 from scirocco.core.seeds import Purpose, generator
 from scirocco.core.types import Array, Params
 from scirocco.directional import log_bessel_excess
@@ -163,8 +164,8 @@ class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
 
     def target(self, X: np.ndarray) -> Target:
         """The posterior as a ``Target`` for rows of length 1 in single precision, for runs of your own."""
-        prior = LogPrior(self._prior(X.shape[1]), len(X))
-        return Target(prior, LogLikelihood(X.shape[1]), X, batched=True, manifold={"means": Sphere()})
+        prior = Given(_log_prior, self._prior(X.shape[1]), len(X))
+        return Target(prior, _log_likelihood, X, batched=True, manifold={"means": Sphere()})
 
     def _prior(self, dimension: int) -> Prior:
         median = dimension if self.kappa_median is None else self.kappa_median
@@ -341,39 +342,22 @@ class Prior:
     pull: tuple[float, ...]
 
 
-# Functions that are equal if they do the same: the program of a second fit to as many rows is there already.
+def _log_prior(prior: Prior, rows: int, params: Params) -> Array:
+    total = jax.nn.logsumexp(params["logits"])
+    return (
+        prior.alpha * jnp.sum(params["logits"] - total)  # with the Jacobian of the softmax
+        - rows * total**2 / 2
+        - jnp.sum(jnp.square((params["log_kappas"] - prior.centre) / prior.spread)) / 2
+        + jnp.sum(params["means"] @ jnp.asarray(prior.pull, jnp.float32))
+    )
 
 
-@dataclass(frozen=True)
-class LogPrior:
-    """Of parameters, for so many rows."""
-
-    prior: Prior
-    rows: int
-
-    def __call__(self, params: Params) -> Array:
-        """A number."""
-        prior, total = self.prior, jax.nn.logsumexp(params["logits"])
-        return (
-            prior.alpha * jnp.sum(params["logits"] - total)  # with the Jacobian of the softmax
-            - self.rows * total**2 / 2
-            - jnp.sum(jnp.square((params["log_kappas"] - prior.centre) / prior.spread)) / 2
-            + jnp.sum(params["means"] @ jnp.asarray(prior.pull, jnp.float32))
-        )
-
-
-@dataclass(frozen=True)
-class LogLikelihood:
-    """Of rows, without the area of the sphere."""
-
-    dimension: int
-
-    def __call__(self, params: Params, x: Array) -> Array:
-        """One for each row."""
-        kappas = 1 / (jnp.exp(-params["log_kappas"]) + FLOOR)
-        offsets = jax.nn.log_softmax(params["logits"]) + (kappas - log_bessel_excess(self.dimension / 2 - 1, kappas))
-        # Less 1 in each row: in sums over rows a large kappa would find nothing of the difference left.
-        return jax.nn.logsumexp(kappas * (x @ params["means"].T - 1) + offsets, axis=1)
+def _log_likelihood(params: Params, x: Array) -> Array:
+    """Without the area of the sphere."""
+    kappas = 1 / (jnp.exp(-params["log_kappas"]) + FLOOR)
+    offsets = jax.nn.log_softmax(params["logits"]) + (kappas - log_bessel_excess(x.shape[-1] / 2 - 1, kappas))
+    # Less 1 in each row: in sums over rows a large kappa would find nothing of the difference left.
+    return jax.nn.logsumexp(kappas * (x @ params["means"].T - 1) + offsets, axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -452,7 +436,7 @@ def _climb(X: np.ndarray, mixture: Mixture, prior: Prior, sweeps: int) -> tuple[
         kappas = mixture.kappas
         slopes = (kappas[:, None] * mixture.means).astype(X.dtype)
         offsets = (np.log(mixture.weights) - _excess(prior.dimension, kappas)).astype(X.dtype)
-        sizes, sums, value = np.zeros(len(kappas)), np.zeros(slopes.shape), _log_prior(mixture, prior)
+        sizes, sums, value = np.zeros(len(kappas)), np.zeros(slopes.shape), _log_prior_of(mixture, prior)
         for x in _in_pieces(X):
             logs = x @ slopes.T + offsets
             top = logs.max(axis=1, keepdims=True)
@@ -469,7 +453,7 @@ def _climb(X: np.ndarray, mixture: Mixture, prior: Prior, sweeps: int) -> tuple[
     return mixture, value
 
 
-def _log_prior(mixture: Mixture, prior: Prior) -> float:
+def _log_prior_of(mixture: Mixture, prior: Prior) -> float:
     away = (mixture.log_kappas - prior.centre) / prior.spread
     return float(prior.alpha * np.log(mixture.weights).sum() - np.sum(away**2) / 2 + np.sum(mixture.means @ prior.pull))
 

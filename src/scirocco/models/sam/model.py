@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco.batches import Batch
+from scirocco.core.program import Given
 from scirocco.core.types import Array, Data, Key, Params
 from scirocco.directional import log_bessel_excess
 from scirocco.estimators import Estimator
@@ -55,16 +56,22 @@ def projections(topics: Array, rows: Array) -> tuple[Array, Array]:
 
 def marginal_target(rows: np.ndarray, centre: np.ndarray, hyper: Hyper) -> Target:
     """The topics alone. Gradients come from ``ShareAverage``; where a value is asked for, shares are the nearest."""
+    likelihood = Given(_at_nearest_shares, hyper)
+    return Target(_prior(centre, hyper), likelihood, rows, batched=True, manifold={"topics": Sphere()})
 
-    def prior(params: Params) -> Array:
-        return log_prior(params["topics"], jnp.asarray(centre), hyper)
 
-    def likelihood(params: Params, rows: Array) -> Array:
-        dots, gram = projections(params["topics"], rows)
-        theta = jax.lax.stop_gradient(start(dots, gram, jnp.asarray(hyper.kappa, dots.dtype)).theta)
-        return hyper.kappa * cosine(theta, dots, gram)
+def _prior(centre: np.ndarray, hyper: Hyper) -> Given:
+    return Given(_log_prior_of, tuple(centre.tolist()), str(centre.dtype), hyper)
 
-    return Target(prior, likelihood, rows, batched=True, manifold={"topics": Sphere()})
+
+def _log_prior_of(centre: tuple[float, ...], dtype: str, hyper: Hyper, params: Params) -> Array:
+    return log_prior(params["topics"], jnp.asarray(centre, dtype), hyper)
+
+
+def _at_nearest_shares(hyper: Hyper, params: Params, rows: Array) -> Array:
+    dots, gram = projections(params["topics"], rows)
+    theta = jax.lax.stop_gradient(start(dots, gram, jnp.asarray(hyper.kappa, dots.dtype)).theta)
+    return hyper.kappa * cosine(theta, dots, gram)
 
 
 @dataclass(frozen=True)
@@ -128,29 +135,27 @@ HELD = ("theta", "log_step", "moves")
 
 def joint_target(rows: np.ndarray, centre: np.ndarray, hyper: Hyper) -> Target:
     """Topics given draws of all shares, ``params["theta"]`` (draws, documents, topics), averaged over the draws."""
-
-    def prior(params: Params) -> Array:
-        return log_prior(params["topics"], jnp.asarray(centre), hyper)
-
-    def likelihood(params: Params, data: Data) -> Array:
-        dots, gram = projections(params["topics"], data["row"])
-        return hyper.kappa * jnp.mean(cosine(params["theta"][:, data["index"]], dots, gram), axis=0)
-
     data = {"row": rows, "index": np.arange(len(rows), dtype=np.int32)}
-    return Target(prior, likelihood, data, batched=True, manifold={"topics": Sphere()})
+    likelihood = Given(_at_given_shares, hyper.kappa)
+    return Target(_prior(centre, hyper), likelihood, data, batched=True, manifold={"topics": Sphere()})
+
+
+def _at_given_shares(kappa: float, params: Params, data: Data) -> Array:
+    dots, gram = projections(params["topics"], data["row"])
+    return kappa * jnp.mean(cosine(params["theta"][:, data["index"]], dots, gram), axis=0)
 
 
 def shares_block(hyper: Hyper, draws: int, between: int) -> Block:
     """New shares of all documents given the topics."""
+    return Block(HELD, Given(_new_shares, hyper, draws, between))
 
-    def update(key: Key, params: Params, batch: Batch) -> Params:
-        dots, gram = projections(params["topics"], batch.data["row"])
-        alpha, kappa = (jnp.asarray(x, dots.dtype) for x in (hyper.alpha, hyper.kappa))
-        shares = Shares(params["theta"][-1], params["log_step"], params["moves"])
-        shares, theta = sampled(key, shares, dots, gram, alpha, kappa, power=hyper.power, draws=draws, between=between)
-        return {"theta": theta, "log_step": shares.log_step, "moves": shares.moves}
 
-    return Block(HELD, update)
+def _new_shares(hyper: Hyper, draws: int, between: int, key: Key, params: Params, batch: Batch) -> Params:
+    dots, gram = projections(params["topics"], batch.data["row"])
+    alpha, kappa = (jnp.asarray(x, dots.dtype) for x in (hyper.alpha, hyper.kappa))
+    shares = Shares(params["theta"][-1], params["log_step"], params["moves"])
+    shares, theta = sampled(key, shares, dots, gram, alpha, kappa, power=hyper.power, draws=draws, between=between)
+    return {"theta": theta, "log_step": shares.log_step, "moves": shares.moves}
 
 
 def steepness(rows: np.ndarray, topics: np.ndarray, hyper: Hyper, piece: int = 4096) -> np.ndarray:
