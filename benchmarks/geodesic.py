@@ -611,7 +611,7 @@ def exact_moments(dimension: int) -> tuple[np.ndarray, np.ndarray, str]:
         mass /= mass.sum()
         mean = mass @ points
         return mean, np.sqrt(mass @ (points - mean) ** 2), "quadrature"
-    draws = scirocco_draws(dimension, sc.GMC("auto", leapfrog_steps=2), 20_000, seed=1)().draws
+    draws = scirocco_draws(dimension, sc.GMC("auto"), 20_000, seed=1)().draws
     return draws.mean(axis=(0, 1)), draws.std(axis=(0, 1)), "80,000 draws of GMC"
 
 
@@ -628,7 +628,6 @@ def effective_table(turns: int, peers: bool) -> None:
     """Effective samples a second, the worst coordinate, and how far means and deviations are from the truth."""
     contestants: dict[str, Callable[[int], Callable[[], Found]]] = {
         "GMC, all rows": lambda d: scirocco_draws(d, sc.GMC("auto"), 5000),
-        "GMC, 2 leaps": lambda d: scirocco_draws(d, sc.GMC("auto", leapfrog_steps=2), 5000),
         "SGGMC": lambda d: scirocco_draws(d, sc.SGGMC("auto"), 20_000),
         "UnderdampedLangevin": lambda d: scirocco_draws(d, sc.UnderdampedLangevin("auto"), 20_000),
     }

@@ -21,6 +21,7 @@ from scirocco.core.trees import normal_like
 from scirocco.estimators import Estimator
 from scirocco.gradient.blocks import split
 from scirocco.samplers import Sampler
+from scirocco.samplers.base import Info, info
 
 TAU = 3.0
 THIN = 10  # iterations from one evaluation to the next
@@ -117,7 +118,7 @@ class Scaled(Sampler):
         """Start at ``position``; settings are still to come."""
         return State(position, jnp.int32(0), jax.tree.map(lambda _: jnp.zeros(()), position), Settings(0.0))
 
-    def step(self, key: Any, state: State, gradient: Any) -> tuple[State, Any]:
+    def step(self, key: Any, state: State, gradient: Any) -> tuple[State, Info]:
         """The step of ``sc.SGLD`` with the source's scaling."""
         h, falls, temperature = state.settings
         h = h * jnp.where(falls, FALLING(state.step), 1.0)
@@ -128,7 +129,7 @@ class Scaled(Sampler):
             lambda x, g, h, z: x - h * g + jnp.sqrt(2 * h * temperature) * z,
             state.position, g, steps, normal_like(key, state.position),
         )  # fmt: skip
-        return State(position, state.step + 1, square, state.settings), None
+        return State(position, state.step + 1, square, state.settings), info(steps, g)
 
 
 class Rows(NamedTuple):

@@ -44,6 +44,7 @@ from matplotlib.axes import Axes
 
 import scirocco as sc
 from scirocco.samplers import Sampler
+from scirocco.samplers.base import Info, info
 from scirocco.samplers.sgld import SGLDState
 
 PLAIN = ("SGLD", "SGHMC", "SGNHT")
@@ -77,13 +78,14 @@ class InTurn(Sampler):
         """Start at ``position``."""
         return SGLDState(position, jnp.int32(0))
 
-    def step(self, key: Any, state: SGLDState, gradient: Any) -> tuple[SGLDState, None]:
+    def step(self, key: Any, state: SGLDState, gradient: Any) -> tuple[SGLDState, Info]:
         """A step for each part, all on one minibatch."""
         position, h = state.position, self.step_size
         noise = jnp.sqrt(2 * h * self.temperature) * jax.random.normal(key, position.shape)
         for part in self.parts:
-            position = position + part * (noise - h * gradient(position))
-        return SGLDState(position, state.step + 1), None
+            slope = gradient(position)
+            position = position + part * (noise - h * slope)
+        return SGLDState(position, state.step + 1), info(h, slope)
 
 
 def sampler(method: str, epsilon: float, parts: tuple[np.ndarray, ...]) -> Any:

@@ -50,7 +50,7 @@ SHARES, MOST, TRIAL = 1000, 200, 10
 MODES: dict[str, Any] = {
     "short": {"corpora": ("synthetic",), "seconds": 1.0, "seeds": 1, "draws": 200, "thin": 5, "documents": 0},
     "full": {"corpora": ("newsgroups", "wikipedia"), "seconds": 80.0, "seeds": 2, "draws": 1000, "thin": 50,
-             "documents": 30_000},
+             "documents": 150_000},
 }  # fmt: skip
 OURS, FULL = ("gSGNHT", "SGGMC"), ("gSGNHT, all data", "SGGMC, all data")
 GMC, POINTS, SOURCE = ("GMC, Gibbs", "GMC, approximate"), ("VI", "StoVI"), "SGGMC, as in the source"

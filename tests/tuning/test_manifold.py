@@ -102,6 +102,39 @@ def test_auto_on_a_sphere_and_a_line(sampler):
         assert abs(sd / want - 1) < 0.08, (sd, want)
     assert trace.tuning.sd_error <= 0.05
     assert trace.bias.accurate, str(trace.bias)
+    if isinstance(sampler, sc.GMC):
+        assert max(correlation(across[..., 0]), correlation(trace.posterior["k"].values)) < 0.3
+
+
+def correlation(draws):
+    """Of neighbouring draws of chains, (chain, draw)."""
+    centred = draws - draws.mean()
+    return float(np.mean(centred[:, 1:] * centred[:, :-1]) / np.mean(centred**2))
+
+
+def test_a_trajectory_of_a_whole_period_goes_somewhere_all_the_same():
+    target = sc.Target(lambda x: -(x**2) / 2, lambda x, row: 0.0 * row, np.zeros(2, np.float32))
+    found = {
+        jitter: sc.sample(
+            target, sc.GMC(2 * np.pi / 50, leapfrog_steps=50, jitter=jitter), jnp.float32(0.5), num_samples=1000,
+            burn_in=100, chains=4, progress=False,
+        ).posterior["theta"].values
+        for jitter in (0.0, 0.5)
+    }  # fmt: skip
+    assert correlation(found[0.0]) > 0.9
+    assert abs(correlation(found[0.5])) < 0.1
+    np.testing.assert_allclose([found[0.5].mean(), found[0.5].std()], [0, 1], atol=0.07)
+
+
+@pytest.mark.parametrize("d", [2, 400])
+def test_auto_chooses_trajectories_of_gmc(d):
+    """As long as the posterior is wide, of steps that are mostly accepted."""
+    target = sc.Target(lambda x: 0.0, lambda x, row: -jnp.sum((x - row) ** 2) / 2, np.zeros((100, d), np.float32))
+    settings = {"num_samples": 500, "burn_in": 50, "chains": 4, "progress": False}
+    trace = sc.sample(target, sc.GMC("auto"), jnp.ones(d), **settings)
+    assert 0.7 < trace.sample_stats["acceptance"].values.mean() < (1.0 if d == 2 else 0.95)
+    assert correlation(trace.posterior["theta"].values[..., 0]) < 0.3
+    np.testing.assert_allclose(trace.posterior["theta"].values.std(), 0.1, rtol=0.05)
 
 
 @pytest.mark.slow

@@ -34,6 +34,7 @@ class Use(IntEnum):
     START = 9
     ACCEPT = 10
     ESTIMATE = 11
+    JITTER = 12
 
 
 def fold(key: Key, use: Use, number: Array | int = 0) -> Key:

@@ -89,10 +89,16 @@ def _radius(matrix: np.ndarray) -> np.ndarray:
 
 
 def _lyapunov(matrix: np.ndarray, kick: np.ndarray) -> np.ndarray:
-    """S = M S M' + b b', for stacks of 2x2 matrices."""
-    product = np.einsum("nij,nkl->nikjl", matrix, matrix).reshape(-1, 4, 4)
-    source = (kick[..., :, None] * kick[..., None, :]).reshape(-1, 4, 1)
-    return np.linalg.solve(np.eye(4) - product, source).reshape(-1, 2, 2)
+    """S = M S M' + b b', for stacks of 2x2 matrices: three equations for s_11, s_12, s_22, by cross products."""
+    (a, b), (c, d) = np.moveaxis(matrix, 0, -1)
+    first = np.stack([1 - a * a, -2 * a * b, -b * b], axis=-1)
+    second = np.stack([-a * c, 1 - a * d - b * c, -b * d], axis=-1)
+    third = np.stack([-c * c, -2 * c * d, 1 - d * d], axis=-1)
+    one, two = kick[..., 0, None], kick[..., 1, None]
+    around = np.cross(second, third)
+    found = around * one * one + np.cross(third, first) * one * two + np.cross(first, second) * two * two
+    found /= np.sum(first * around, axis=-1, keepdims=True)
+    return found[..., [0, 1, 1, 2]].reshape(-1, 2, 2)
 
 
 def _lag_sum(matrix: np.ndarray, epoch: float) -> np.ndarray:
@@ -102,6 +108,14 @@ def _lag_sum(matrix: np.ndarray, epoch: float) -> np.ndarray:
     """
     m = int(epoch)
     one = np.eye(matrix.shape[-1])
-    inverse = np.linalg.inv(one - matrix)
+    inverse = _inverse(one - matrix)
     power = np.linalg.matrix_power(matrix, m)
     return matrix @ ((m - 1) * one - m * matrix + power) @ inverse @ inverse / (m * (epoch - 1))
+
+
+def _inverse(matrix: np.ndarray) -> np.ndarray:
+    """Of stacks of 1x1 or 2x2 matrices."""
+    if matrix.shape[-1] == 1:
+        return 1 / matrix
+    (a, b), (c, d) = np.moveaxis(matrix, (-2, -1), (0, 1))
+    return np.moveaxis(np.array([[d, -b], [-c, a]]) / (a * d - b * c), (0, 1), (-2, -1))

@@ -2,8 +2,8 @@
 
     x(t) = x cos(a t) + v sin(a t) / a,    v(t) = v cos(a t) - a x sin(a t),    a = |v|,    Lambda(x) = I - x x'
 
-Great circles. Rounding would carry points off the sphere in a long run; each flow ends with a division by the length
-and a projection of the velocity, which keeps both at rounding error whatever the number of steps.
+Great circles. Rounding would carry points off the sphere in a long run; each flow divides by the length and projects
+the velocity, which keeps both at rounding error whatever the number of steps.
 """
 
 from __future__ import annotations
@@ -29,10 +29,14 @@ class Sphere(Manifold):
 
     def flow(self, x: Array, v: Array, t: Number) -> tuple[Array, Array]:
         """A great circle."""
-        square = jnp.sum(v * v, axis=-1, keepdims=True)
-        cosine, reach = _cosine_and_sine(square, jnp.asarray(t, x.dtype))
-        new = normalised(cosine * x + reach * v)
-        return new, self.project(new, cosine * v - square * reach * x)
+        xx, xv, vv = (jnp.sum(a * b, axis=-1, keepdims=True) for a, b in ((x, x), (x, v), (v, v)))
+        cosine, reach = _cosine_and_sine(vv, jnp.asarray(t, x.dtype))
+        # The length of cosine x + reach v, and what its direction has in common with the velocity, from the products
+        # above: one pass over the vectors instead of three.
+        shorter = jax.lax.rsqrt(cosine * cosine * xx + 2 * cosine * reach * xv + reach * reach * vv)
+        ahead, side = cosine * shorter, reach * shorter
+        along = ahead * (cosine * xv - vv * reach * xx) + side * (cosine * vv - vv * reach * xv)
+        return ahead * x + side * v, (cosine - along * side) * v - (vv * reach + along * ahead) * x
 
     def project(self, x: Array, u: Array) -> Array:
         """Less the part along the radius."""

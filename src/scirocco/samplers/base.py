@@ -153,6 +153,11 @@ class Sampler:
         """A step size beyond which the method fails whatever the target."""
         return np.inf
 
+    def tuned(self, dimension: int, smallest: float, largest: float) -> Sampler:
+        """What follows from a step size that was found: for so many parameters, between these curvatures."""
+        del dimension, smallest, largest
+        return self
+
     def marginal(self, gradient: Params) -> Params:
         """The gradient as the marginal of each coordinate feels it."""
         return gradient
@@ -232,6 +237,17 @@ def info(step_size: Params, gradient: Params) -> Info:
     leaves = jax.tree.leaves(step_size)
     mean = sum((jnp.mean(jnp.asarray(h)) for h in leaves), start=jnp.zeros(())) / len(leaves)
     return Info(mean, norm(gradient))
+
+
+def potential_difference(gradient: Gradient, start: Params, end: Params) -> Array:
+    """U(end) - U(start), of a gradient that knows values too."""
+    found: Any = getattr(gradient, "difference", None)
+    if found is None:
+        raise TypeError(
+            "a Metropolis-Hastings test needs values of U: this gradient is a function without a difference"
+        )
+    difference: Array = found(start, end)
+    return difference
 
 
 def require_step_size(setting: Setting) -> None:

@@ -7,12 +7,16 @@
 Targets exp(-U/T) with respect to the Hausdorff measure, exactly: the reference for the stochastic gradient samplers.
 Each step needs the values of all data, so ``batch_size`` is N. Byrne and Girolami (2013), whose epsilon is h; in flat
 space this is Hamiltonian Monte Carlo. U' - U is summed from differences row by row, which single precision can hold.
+
+A trajectory of a whole period of an oscillation ends where it began, and a chain of them goes nowhere. So each has a
+step size of its own, uniform on [(1 - jitter) h, h] and independent of the state, which leaves the law as it is: on a
+Gaussian of curvature 1 the correlation of two draws is (sin s - sin s/2) / (s/2) with s = h L and the default jitter of
+1/2, which is 0 first at s = 2 pi/3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 import jax
@@ -31,10 +35,14 @@ from scirocco.samplers.base import (
     at,
     check_constant,
     info,
+    potential_difference,
     require_positive,
     require_step_size,
     spread,
 )
+
+STEPS, LONGEST = 10, 200  # of a trajectory: by default, and the most that "auto" takes
+ERROR = 4.0  # d h^4, at which 4 of 5 proposals are accepted
 
 
 class GMCState(NamedTuple):
@@ -47,7 +55,8 @@ class GMCState(NamedTuple):
 
 @dataclass(frozen=True)
 class GMC(Sampler):
-    """Geodesic Monte Carlo; ``step_size`` is h, ``leapfrog_steps`` L.
+    """Geodesic Monte Carlo; ``step_size`` is h, ``leapfrog_steps`` L: 10, or with "auto" as many as the posterior is
+    wide. ``jitter`` is the part of h that is random; 0 for none.
 
     >>> import jax, jax.numpy as jnp, scirocco as sc
     >>> data = sc.manifolds.Sphere().random(jax.random.key(0), (100, 3)) + jnp.array([1.0, 0.0, 0.0])
@@ -62,12 +71,16 @@ class GMC(Sampler):
     scalable: ClassVar[bool] = True
 
     step_size: Setting
-    leapfrog_steps: int = 10
+    leapfrog_steps: int | None = None
+    jitter: float = 0.5
     temperature: Setting = 1.0
 
     def __post_init__(self) -> None:
         require_step_size(self.step_size)
-        require_count("leapfrog_steps", self.leapfrog_steps)
+        if self.leapfrog_steps is not None:
+            require_count("leapfrog_steps", self.leapfrog_steps)
+        if isinstance(self.jitter, bool) or not isinstance(self.jitter, int | float) or not 0 <= self.jitter < 1:
+            raise ValueError(f"jitter must be a number from 0 to 1, without 1; got {self.jitter!r}")
         require_positive("temperature", self.temperature)
 
     def check(self, position: Params, geometry: Geometry = FLAT) -> None:
@@ -81,7 +94,9 @@ class GMC(Sampler):
 
     def step(self, key: Key, state: GMCState, gradient: Gradient, geometry: Geometry = FLAT) -> tuple[GMCState, Info]:
         """A trajectory and the test at its end."""
-        start, h = state.position, spread(self.step_size, state.step, state.position)
+        start, most = state.position, spread(self.step_size, state.step, state.position)
+        shorter = 1 - self.jitter * jax.random.uniform(fold(key, Use.JITTER))
+        h = jax.tree.map(lambda h, x: jnp.asarray(h * shorter, x.dtype), most, start)
         temperature = at(self.temperature, state.step)
         half = jax.tree.map(lambda h: h / 2, h)
         scale = jnp.sqrt(jnp.asarray(temperature, jnp.float32))
@@ -97,8 +112,8 @@ class GMC(Sampler):
             return position, kick(momentum, force, half), force
 
         first = slope(start)
-        end, moved, _ = jax.lax.fori_loop(0, self.leapfrog_steps, leap, (start, momentum, first))
-        potential = _difference(gradient)(start, end) - geometry.change(end) + geometry.change(start)
+        end, moved, _ = jax.lax.fori_loop(0, self.leapfrog_steps or STEPS, leap, (start, momentum, first))
+        potential = potential_difference(gradient, start, end) - geometry.change(end) + geometry.change(start)
         # The tangent part alone: what rounding adds to it is not energy.
         kinetic = (inner(moved, moved) - inner(momentum, momentum)) / 2
         ratio = -(potential + kinetic) / temperature
@@ -106,6 +121,16 @@ class GMC(Sampler):
         accepted = jax.random.uniform(fold(key, Use.ACCEPT)) < acceptance
         position = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), end, start)
         return GMCState(position, state.step + 1, acceptance.astype(jnp.float32)), info(h, first)
+
+    def tuned(self, dimension: int, smallest: float, largest: float) -> GMC:
+        """A step that is accepted with probability 0.8 or so, and a trajectory as long as the posterior is wide.
+
+        On d coordinates of curvature 1 the error of the energy is about d h^4 / 32 on average.
+        """
+        assert isinstance(self.step_size, int | float)
+        h = min(float(self.step_size), (ERROR / dimension) ** 0.25 / np.sqrt(largest))
+        steps = int(np.clip(np.ceil(2 * np.pi / (3 * h * np.sqrt(smallest))), 1, LONGEST))
+        return replace(self, step_size=h, leapfrog_steps=self.leapfrog_steps or steps)
 
     def stats(self, state: GMCState, geometry: Geometry = FLAT) -> dict[str, Array]:
         """The probability of acceptance."""
@@ -129,13 +154,3 @@ class GMC(Sampler):
     def drift_scale(self, state: GMCState, like: Params) -> Params:
         """h^2, as for SGHMC."""
         return jax.tree.map(lambda h: h * h, spread(self.step_size, state.step, like))
-
-
-def _difference(gradient: Gradient) -> Callable[[Params, Params], Array]:
-    """(start, end) -> U(end) - U(start), of a gradient that knows values too."""
-    found: Callable[[Params, Params], Array] | None = getattr(gradient, "difference", None)
-    if found is None:
-        raise TypeError(
-            "a Metropolis-Hastings test needs values of U: this gradient is a function without a difference"
-        )
-    return found

@@ -22,7 +22,7 @@ from scirocco.core.program import program_part
 from scirocco.core.types import Array, Gradient, Key, Number, Params
 from scirocco.manifolds import FLAT, Geometry
 from scirocco.samplers.around import Around
-from scirocco.samplers.base import Info
+from scirocco.samplers.base import Info, potential_difference
 
 
 @part
@@ -127,17 +127,9 @@ class Preconditioned(Around):
 
     def step(self, key: Key, state: PreconditionedState, gradient: Gradient) -> tuple[PreconditionedState, Info]:
         """One step of the inner sampler. The parameters move by L times what phi moves: no centre need be carried."""
-        here, unravel = ravel_pytree(state.position)
-        phi = state.inner.position
-
-        def moved(new: Array) -> Params:
-            return unravel(here + self.scale.forward(new - phi))
-
-        def whitened(new: Array) -> Array:
-            return self.scale.transposed(ravel_pytree(gradient(moved(new)))[0])
-
+        whitened = _Whitened(gradient, self.scale, state)
         inner, info = self.sampler.step(key, state.inner, whitened)
-        return PreconditionedState(moved(inner.position), state.step + 1, inner), info
+        return PreconditionedState(whitened.moved(inner.position), state.step + 1, inner), info
 
     # The law, coordinate by coordinate of theta. Each is seen along its own direction in phi, in units of its own
     # variance P_jj; `marginal` makes the gradient noise that the report measures fit this.
@@ -173,6 +165,26 @@ class Preconditioned(Around):
         flat, unravel = ravel_pytree(like)
         p = self.scale.variance.astype(flat.dtype)
         return unravel(jnp.broadcast_to(self.sampler.drift_scale(state.inner, p), p.shape) * p)
+
+
+class _Whitened:
+    """The gradient in phi, and what else it knows there, from the gradient in theta."""
+
+    def __init__(self, gradient: Gradient, scale: Scale, state: PreconditionedState) -> None:
+        self._gradient, self._scale, self._phi = gradient, scale, state.inner.position
+        self._here, self._unravel = ravel_pytree(state.position)
+
+    def __call__(self, phi: Array) -> Array:
+        return self._scale.transposed(ravel_pytree(self._gradient(self.moved(phi)))[0])
+
+    def moved(self, phi: Array) -> Params:
+        """theta at phi."""
+        theta: Params = self._unravel(self._here + self._scale.forward(phi - self._phi))
+        return theta
+
+    def difference(self, start: Array, end: Array) -> Array:
+        """U(end) - U(start)."""
+        return potential_difference(self._gradient, self.moved(start), self.moved(end))
 
 
 def _flat(tree: Params) -> np.ndarray:

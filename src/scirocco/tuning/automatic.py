@@ -102,7 +102,7 @@ def tune_kernel(make: Make, rows: int, initial: Params, *, free: bool, free_batc
     if not kernel.target.geometry.flat:
         return _tune_on_manifold(kernel, position, held, temperature, wishes, free, began)
     mode, found = _located(kernel, position, held)
-    if free:
+    if free and not sampler.full_data:
         strata = stratify(kernel.target, found.scale, mode, held, kernel.seed, rows)
         kernel = make(rows, strata) if strata else kernel
         kernel, noise = _quietest(kernel, found, mode, held, temperature)
@@ -137,10 +137,12 @@ def tune_kernel(make: Make, rows: int, initial: Params, *, free: bool, free_batc
         error = _predicted(with_settings(sampler, step_size, None), noise.values, 1.0, temperature, kernel.epoch)
     sampler = with_settings(sampler, step_size, friction)
     if scale is not None:
+        smallest = found.largest / found.condition if found.kind == "diagonal" else 1.0
+        sampler = sampler.tuned(found.scale.diagonal.size, smallest, found.largest)
         spread = 0.0 if trials else float(np.sqrt(temperature))
         sampler = Preconditioned(sampler, scale, dispersion=spread)
     report = Tuning(
-        step_size, wishes.sd_error, error, friction, kernel.batch_size, _named(kernel.estimator), found.kind,
+        sampler.step_size, wishes.sd_error, error, friction, kernel.batch_size, _named(kernel.estimator), found.kind,
         found.scale.diagonal.size, found.condition, found.flat, noise.median, noise.departure, why,
         time.perf_counter() - began, _strata(kernel), tuple(trials),
     )  # fmt: skip
@@ -179,11 +181,12 @@ def _tune_on_manifold(
         Scale(np.ones(values.size)), units.kind, units.largest, units.condition, units.largest, units.flat
     )
     step_size, why = _step_size(sampler, noise, found, temperature, kernel.epoch, wishes)
-    sampler = with_settings(sampler, step_size, None)
+    top = units.largest
+    sampler = with_settings(sampler, step_size, None).tuned(target.geometry.dimension(mode), top / units.condition, top)
     error = _predicted(sampler, noise.values, 1.0, temperature, kernel.epoch)
     report = Tuning(
-        step_size, wishes.sd_error, error, None, kernel.batch_size, _named(kernel.estimator), found.kind, values.size,
-        found.condition, found.flat, noise.median, departure, why, time.perf_counter() - began,
+        sampler.step_size, wishes.sd_error, error, None, kernel.batch_size, _named(kernel.estimator), found.kind,
+        values.size, found.condition, found.flat, noise.median, departure, why, time.perf_counter() - began,
     )  # fmt: skip
     rescaled = Rescaled(sampler, units.scale, dispersion=float(np.sqrt(temperature)))
     return Tuned(kernel.replaced(rescaled), {**mode, **held} if held else mode, report)
