@@ -33,6 +33,7 @@ from scirocco.estimators import Estimator
 from scirocco.manifolds import Euclidean, Sphere
 from scirocco.run.describe import describe, is_opaque, rebuild
 from scirocco.run.resume import resume
+from scirocco.run.trace import Trace
 from scirocco.samplers import SGLD, Sampler
 from scirocco.sampling import kernel, sample
 from scirocco.simplex import SCIRCV, Counts, SimplexSampler, Weights
@@ -51,6 +52,7 @@ def _log_likelihood(params: Any, row: Any) -> Any:
 
 TARGET = Target(_log_prior, _log_likelihood, ROWS)
 START = {"a": jnp.zeros(2), "b": jnp.zeros(())}
+RUN: dict[str, Any] = {"burn_in": 3, "thin": 2, "batch_size": 6, "chains": 2, "seed": 4, "progress": False}
 CURVED = Target(_log_prior, _log_likelihood, ROWS, manifold={"a": Sphere()})
 ON_CURVE = {"a": jnp.array([0.6, 0.8]), "b": jnp.zeros(())}
 
@@ -92,20 +94,19 @@ def check_sampler(sampler: Sampler, *, bad: dict[str, Any] | None = None) -> Non
             assert _structure(found) == _structure(START), f"{method} must answer for each parameter"
     # A step that needs all data gets all.
     rows: dict[str, Any] = {"batch_size": None} if sampler.full_data else {}
-    _check_resume(lambda **options: sample(TARGET, sampler, START, **options | rows))
+    flat = _check_resume(lambda **options: sample(TARGET, sampler, START, **options | rows))
     if sampler.geodesic:
-        _check_geodesic(sampler, rows)
+        _check_geodesic(sampler, rows, flat)
 
 
-def _check_geodesic(sampler: Sampler, rows: dict[str, Any]) -> None:
+def _check_geodesic(sampler: Sampler, rows: dict[str, Any], flat: Trace) -> None:
     """On a manifold: points stay there, and a product of flat spaces is flat space."""
-    trace = sample(CURVED, sampler, ON_CURVE, num_samples=50, burn_in=0, chains=1, progress=False, **rows)
+    trace = _check_resume(lambda **options: sample(CURVED, sampler, ON_CURVE, **options | rows), data=CURVED)
     length = np.sum(np.asarray(trace.posterior["a"]) ** 2, axis=-1)
     assert np.allclose(length, 1, atol=1e-5), "steps must stay on the manifold of the target"
     assert np.ptp(np.asarray(trace.posterior["a"])) > 0, "steps must move on the manifold of the target"
-    _check_resume(lambda **options: sample(CURVED, sampler, ON_CURVE, **options | rows), data=CURVED)
     named = Target(_log_prior, _log_likelihood, ROWS, manifold={"a": Euclidean(), "b": Euclidean()})
-    flat, product = (sample(t, sampler, START, num_samples=10, progress=False, **rows) for t in (TARGET, named))
+    product = sample(named, sampler, START, num_samples=30, **RUN | rows)
     for name in flat.posterior:
         same = np.array_equal(flat.posterior[name], product.posterior[name])
         assert same, "on a product of Euclidean spaces the draws must be those of flat space"
@@ -245,14 +246,15 @@ def _check_settings(part: Any, bad: dict[str, Any]) -> None:
             raise AssertionError(f"{name}={value!r} must be refused")
 
 
-def _check_resume(run: Callable[..., Any], data: Any = TARGET) -> None:
-    settings = {"burn_in": 3, "thin": 2, "batch_size": 6, "chains": 2, "seed": 4, "progress": False}
-    whole = run(num_samples=30, **settings)
+def _check_resume(run: Callable[..., Trace], data: Any = TARGET) -> Trace:
+    """The run that was not interrupted."""
+    whole = run(num_samples=30, **RUN)
     with tempfile.TemporaryDirectory() as folder:
-        run(num_samples=12, path=Path(folder) / "run", **settings)
+        run(num_samples=12, path=Path(folder) / "run", **RUN)
         longer = resume(Path(folder) / "run", data, num_samples=30, progress=False)
         for name in whole.posterior:
             assert np.array_equal(longer.posterior[name], whole.posterior[name]), "a resumed run must be the same"
+    return whole
 
 
 def _structure(tree: Any) -> Any:

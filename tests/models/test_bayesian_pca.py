@@ -336,6 +336,7 @@ def test_bad_input(x, words, settings):
         BayesianPCA(**{"n_components": 1, **settings}).fit(x)
 
 
+@pytest.mark.slow
 def test_constant_columns_are_kept_with_a_warning():
     x, _ = rows(80, 4, [2.0])
     x[:, 2] = 7.0

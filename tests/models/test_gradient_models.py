@@ -309,6 +309,7 @@ def test_bad_ratings():
 
 
 @pytest.mark.slow
+@pytest.mark.bias_report
 def test_a_network_learns_what_a_line_cannot(tmp_path):
     x = RNG.normal(size=(600, 2)) * [1.0, 50.0] + [0.0, 1000.0]  # scaled inside
     y = np.where(x[:, 0] * (x[:, 1] - 1000) > 0, "same", "other")

@@ -96,7 +96,7 @@ def test_effects_find_the_difference_of_groups(fitted, monkeypatch):
 
     model, counts, group, eta, topics = fitted
     names = np.where(group == 1, "wind", "calm")
-    found = model.effects(counts, pd.DataFrame({"weather": names}), n=200)
+    found = model.effects(counts, pd.DataFrame({"weather": names}), n=60)
     assert found.names == ["intercept", "weather_wind"]
     first = int(align(topics, model.components_)[0])
     direct = eta[group == 1, 0].mean() - eta[group == 0, 0].mean()
@@ -107,7 +107,7 @@ def test_effects_find_the_difference_of_groups(fitted, monkeypatch):
     sure = np.sqrt(np.var(eta[group == 1, 0]) / (group == 1).sum() + np.var(eta[group == 0, 0]) / (group == 0).sum())
     assert sure < row["sd"] < 2.5 * sure  # wider than with known shares
     monkeypatch.setattr(lda_documents, "AT_ONCE", 100)  # in parts: the same
-    again = model.effects(counts, pd.DataFrame({"weather": names}), n=200)
+    again = model.effects(counts, pd.DataFrame({"weather": names}), n=60)
     np.testing.assert_allclose(again.draws, found.draws, rtol=1e-9)
     assert "weather_wind" in str(found)
 

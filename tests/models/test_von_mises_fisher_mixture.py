@@ -113,7 +113,8 @@ def test_minibatches_leave_the_posterior_as_it_is(fitted):
         np.testing.assert_allclose(sd / true_sd, 1, atol=0.1, err_msg=name)
 
 
-@pytest.mark.parametrize("strength", [pytest.param(0.0, marks=pytest.mark.slow), 4.0])
+@pytest.mark.slow
+@pytest.mark.parametrize("strength", [0.0, 4.0])
 def test_a_mean_of_known_concentration_has_its_conjugate_posterior(strength):
     kappa, axis = 2.0, np.eye(4)[3]
     rows, _ = drawn([[1, 0, 0, 0]], [kappa], (6,))
@@ -148,11 +149,11 @@ def test_intervals_cover_what_they_should():
     assert 48 <= np.sum(inside) <= 60  # of 60, 54 are expected: mean and three sds, if all were independent
 
 
-@pytest.mark.parametrize(("dimension", "kappas"), [
-    (384, (150.0, 1e3, 1e5)),
-    *(pytest.param(*case, marks=pytest.mark.slow)
-      for case in ((2, (30.0, 1e5)), (3, (1.0, 1e5)), (50, (30.0, 1e3, 1e5)))),
-])  # fmt: skip
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("dimension", "kappas"),
+    [(2, (30.0, 1e5)), (3, (1.0, 1e5)), (50, (30.0, 1e3, 1e5)), (384, (150.0, 1e3, 1e5))],
+)
 def test_concentrations_are_found_in_all_dimensions(dimension, kappas):
     rows, labels = drawn(np.eye(dimension)[: len(kappas)], kappas, (400,) * len(kappas))
     model = VonMisesFisherMixture(len(kappas), n_draws=150, random_state=0).fit(rows)

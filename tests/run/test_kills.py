@@ -33,7 +33,7 @@ def killed_once(kind, folder, rng):
     return process.returncode == -9
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "kind",
     [

@@ -348,7 +348,7 @@ def test_wrong_use():
         sc.cyclical(sc.SGLD("auto"), period=10)
 
 
-@pytest.mark.parametrize("rows", [46, 80])
+@pytest.mark.parametrize("rows", [46, pytest.param(80, marks=pytest.mark.slow)])
 def test_few_rows_and_small_minibatches_do_not_throw_the_chain_out(rows):
     """Control variates of second order go on growing where gradients of single rows do not."""
     rng = np.random.default_rng(1)

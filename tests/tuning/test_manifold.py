@@ -44,6 +44,10 @@ def test_the_mode_on_a_manifold():
     np.testing.assert_allclose(mode["m"], DIRECTION, atol=1e-4)
     resultant = np.linalg.norm(ROWS.mean(axis=0, dtype=np.float64))
     assert abs(float(mean_resultant_length(D, np.exp(mode["k"]))) - resultant) < 1e-4
+
+
+@pytest.mark.slow
+def test_the_mode_on_a_stiefel_manifold():
     stiefel = sc.Target(
         lambda x: 0.0, lambda x, row: row[:2] @ x[:2, 0] + 2 * row[2] * x[1, 1], np.ones((50, 3), np.float32),
         manifold=Stiefel(),

@@ -17,7 +17,7 @@ import numpy as np
 
 from scirocco.core.trees import named_leaves, normal_like
 from scirocco.core.types import Array, Key, Params
-from scirocco.manifolds.base import Manifold
+from scirocco.manifolds.base import Manifold, nearest
 from scirocco.manifolds.euclidean import Euclidean
 
 Path = tuple[str, ...]
@@ -117,7 +117,7 @@ class Geometry:
 
     def nearest(self, x: Params) -> Params:
         """The nearest point on the manifold."""
-        return self.each(lambda m, leaf: m.nearest(leaf), jax.tree.map(jnp.asarray, x))
+        return self.each(nearest, jax.tree.map(jnp.asarray, x))
 
     def check(self, x: Params, name: str = "initial") -> None:
         """Reject what does not lie on the manifold, with its distance, on the host."""
