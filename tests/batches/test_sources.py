@@ -209,6 +209,7 @@ def test_shuffling_to_disk(stream, tmp_path):
     assert not (tmp_path / "new.part").exists()
 
 
+@pytest.mark.slow
 def test_sgld_on_a_sorted_file_is_sgld_on_a_shuffled_one(tmp_path, monkeypatch):
     """Blocks of 64 contiguous pieces gave more than twice the sd. Pieces of 25 rows, 2 blocks an epoch.
 

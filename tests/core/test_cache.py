@@ -38,11 +38,11 @@ def test_programs_are_forgotten_before_maps_run_out(monkeypatch, tmp_path):
     assert each > 5  # what a new target costs, or there would be nothing to test
 
     limit = tmp_path / "most"
-    limit.write_text(str(int((before + 3 * each) / cache.SHARE)))
+    limit.write_text(str(int((before + 2 * each) / cache.SHARE)))
     monkeypatch.setattr(cache, "MOST", limit)
-    for _ in range(10):
+    for _ in range(5):
         again = sampled(2.0)
-        assert number_of_maps() < before + 5 * each
+        assert number_of_maps() < before + 4 * each
     np.testing.assert_array_equal(first, again)
 
 

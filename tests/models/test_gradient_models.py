@@ -56,7 +56,7 @@ def test_settings_are_only_stored(model):
 
 @pytest.mark.parametrize(
     "model",
-    [pytest.param(m, marks=pytest.mark.slow) if "Classifier" in type(m).__name__ else m for m in QUICK_MODELS],
+    [pytest.param(m, marks=pytest.mark.slow) if "Network" in type(m).__name__ else m for m in QUICK_MODELS],
     ids=lambda m: type(m).__name__,
 )
 def test_every_model_survives_a_file(model, tmp_path):

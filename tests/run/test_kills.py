@@ -13,7 +13,7 @@ from killed import KINDS, LONGER
 
 import scirocco as sc
 
-SLOW = {"stochastic_mixture"}  # it has little that the other mixture and the chains of weights do not have
+SLOW = {"stochastic_mixture", "dirichlet", "lda_stream"}  # they have little that the other kinds do not have
 SCRIPT = Path(__file__).with_name("killed.py")
 
 

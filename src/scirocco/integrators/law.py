@@ -8,20 +8,27 @@ Minibatches drawn without replacement within an epoch of m are not independent: 
 -V/(N/n - 1), so averaged over the phase the noise has autocovariance g_k = -V (m-k)/(m (N/n - 1)) at lags 0 < k < m.
 The noise of an epoch sums to zero, and a chain that moves slowly hardly feels it: position and noise at lag k add
 2 sum_k g_k (M^k S)_11 to the variance.
+
+The bias report asks for hundreds of these laws, so they are one compiled program, in double precision: 1 - eigenvalue
+is of the order of h lambda, which single precision would lose.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.core.program import QUICK
 from scirocco.core.types import Number
 from scirocco.integrators.langevin import Step
+
+LEAST = 16  # laws at a time
+
+Two: TypeAlias = tuple[Any, Any, Any, Any]
+"""2x2 matrices, many at once: arrays of their entries, row by row."""
 
 
 def stationary_variance(
@@ -32,28 +39,20 @@ def stationary_variance(
 
     ``epoch`` is the number of minibatches in an epoch without replacement; infinite for independent minibatches.
     """
-    shape = np.broadcast_shapes(*(np.shape(x) for x in (precision, noise, h, friction, diffusion)))
-    lam, v, h, friction, diffusion = (
-        np.broadcast_to(np.asarray(x, dtype=np.float64), shape).reshape(-1)
-        for x in (precision, noise, h, friction, diffusion)
-    )
-
-    with jax.enable_x64(True):  # 1 - eigenvalue is of the order of h lambda: float32 would lose it
-        matrix, kicks = (np.array(part) for part in _recursion(integrator, lam, v, h, friction, diffusion))
-    # What is not finite is not stable either.
-    finite = np.all(np.isfinite(matrix), axis=(1, 2)) & np.all(np.isfinite(kicks), axis=(1, 2))
-    matrix[~finite], kicks[~finite] = 0, 0
-    stable = finite & (_radius(matrix) < 1 - 1e-12)
-    matrix[~stable] = 0
-    from_gradient, from_noise = (_lyapunov(matrix, kicks[..., k]) for k in (0, 1))
-    if np.isfinite(epoch):
-        from_gradient = from_gradient - 2 * _lag_sum(matrix, epoch) @ from_gradient
-    variance = from_gradient[:, 0, 0] + from_noise[:, 0, 0]
-    return np.where(stable, variance, np.inf).reshape(shape)
+    given = [np.asarray(x, dtype=np.float64) for x in (precision, noise, h, friction, diffusion)]
+    shape = np.broadcast_shapes(*(x.shape for x in given))
+    size = int(np.prod(shape))
+    if size == 0:
+        return np.zeros(shape)
+    room = max(LEAST, 1 << (size - 1).bit_length())  # sizes that are close share a program
+    flat = [np.resize(np.broadcast_to(x, shape), room) for x in given]
+    with jax.enable_x64(True):
+        variance = _variance(integrator, *flat, np.float64(epoch) if np.isfinite(epoch) else None)
+        return np.asarray(variance)[:size].reshape(shape)
 
 
-@partial(jax.jit, static_argnums=0, compiler_options=QUICK)
-def _recursion(integrator: Step, lam: Any, v: Any, h: Any, friction: Any, diffusion: Any) -> tuple[Any, Any]:
+@partial(jax.jit, static_argnums=0)
+def _variance(integrator: Step, lam: Any, v: Any, h: Any, friction: Any, diffusion: Any, epoch: Any) -> Any:
     """What a step does to (position, momentum), and to unit kicks of gradient noise and of its own noise."""
 
     def step(theta: float, p: float, gradient_noise: Any, xi: float) -> Any:
@@ -61,10 +60,19 @@ def _recursion(integrator: Step, lam: Any, v: Any, h: Any, friction: Any, diffus
         position, momentum, _ = integrator(
             theta * ones, p * ones, lambda x: lam * x + gradient_noise, xi * ones, h, friction, diffusion
         )
-        return jnp.stack([position, momentum], axis=-1)
+        return position, momentum
 
-    matrix = jnp.stack([step(1.0, 0.0, 0.0, 0.0), step(0.0, 1.0, 0.0, 0.0)], axis=-1)
-    return matrix, jnp.stack([step(0.0, 0.0, jnp.sqrt(v), 0.0), step(0.0, 0.0, 0.0, 1.0)], axis=-1)
+    (a, c), (b, d) = step(1.0, 0.0, 0.0, 0.0), step(0.0, 1.0, 0.0, 0.0)
+    kicks = [*step(0.0, 0.0, jnp.sqrt(v), 0.0), *step(0.0, 0.0, 0.0, 1.0)]
+    # What is not finite is not stable either.
+    finite = jnp.all(jnp.isfinite(jnp.stack([a, b, c, d, *kicks])), axis=0)
+    stable = finite & (_radius((a, b, c, d)) < 1 - 1e-12)
+    a, b, c, d, *kicks = (jnp.where(stable, x, 0) for x in (a, b, c, d, *kicks))
+    matrix, from_gradient = (a, b, c, d), _lyapunov((a, b, c, d), *kicks[:2])
+    variance = from_gradient[0] + _lyapunov(matrix, *kicks[2:])[0]
+    if epoch is not None:
+        variance = variance - 2 * _times(_lag_sum(matrix, epoch), from_gradient)[0]
+    return jnp.where(stable, variance, jnp.inf)
 
 
 def euler_variance(
@@ -74,48 +82,68 @@ def euler_variance(
     stable = h * precision < 2
     memory = np.where(stable, 1 - h * precision, 0.0)
     if np.isfinite(epoch):
-        noise = noise * (1 - 2 * _lag_sum(memory[..., None, None], epoch)[..., 0, 0])
+        m = int(epoch)
+        lags = memory * (m - 1 - m * memory + memory**m) / (1 - memory) ** 2 / (m * (epoch - 1))
+        noise = noise * (1 - 2 * lags)
     return np.where(
         stable, (temperature + h * noise / 2) / (precision * np.where(stable, 1 - h * precision / 2, 1)), np.inf
     )
 
 
-def _radius(matrix: np.ndarray) -> np.ndarray:
-    """The largest absolute eigenvalue of 2x2 matrices; a library's takes far longer on stacks of them."""
-    half = np.trace(matrix, axis1=-2, axis2=-1) / 2
-    determinant = matrix[..., 0, 0] * matrix[..., 1, 1] - matrix[..., 0, 1] * matrix[..., 1, 0]
+def _times(x: Two, y: Two) -> Two:
+    (a, b, c, d), (e, f, g, h) = x, y
+    return a * e + b * g, a * f + b * h, c * e + d * g, c * f + d * h
+
+
+def _radius(matrix: Two) -> Any:
+    """The largest absolute eigenvalue."""
+    a, b, c, d = matrix
+    half, determinant = (a + d) / 2, a * d - b * c
     root = half**2 - determinant
-    return np.where(root < 0, np.sqrt(np.abs(determinant)), np.abs(half) + np.sqrt(np.maximum(root, 0)))
+    return jnp.where(root < 0, jnp.sqrt(jnp.abs(determinant)), jnp.abs(half) + jnp.sqrt(jnp.maximum(root, 0)))
 
 
-def _lyapunov(matrix: np.ndarray, kick: np.ndarray) -> np.ndarray:
-    """S = M S M' + b b', for stacks of 2x2 matrices: three equations for s_11, s_12, s_22, by cross products."""
-    (a, b), (c, d) = np.moveaxis(matrix, 0, -1)
-    first = np.stack([1 - a * a, -2 * a * b, -b * b], axis=-1)
-    second = np.stack([-a * c, 1 - a * d - b * c, -b * d], axis=-1)
-    third = np.stack([-c * c, -2 * c * d, 1 - d * d], axis=-1)
-    one, two = kick[..., 0, None], kick[..., 1, None]
-    around = np.cross(second, third)
-    found = around * one * one + np.cross(third, first) * one * two + np.cross(first, second) * two * two
-    found /= np.sum(first * around, axis=-1, keepdims=True)
-    return found[..., [0, 1, 1, 2]].reshape(-1, 2, 2)
+def _lyapunov(matrix: Two, one: Any, two: Any) -> Two:
+    """S = M S M' + k k', k = (one, two): three equations for s_11, s_12, s_22, by cross products."""
+    a, b, c, d = matrix
+    first, second = (1 - a * a, -2 * a * b, -b * b), (-a * c, 1 - a * d - b * c, -b * d)
+    third = (-c * c, -2 * c * d, 1 - d * d)
+    around = _cross(second, third)
+    sides = (around, _cross(third, first), _cross(first, second))
+    determinant = sum(x * y for x, y in zip(first, around, strict=True))
+    s11, s12, s22 = (x * one * one + y * one * two + z * two * two for x, y, z in zip(*sides, strict=True))
+    return s11 / determinant, s12 / determinant, s12 / determinant, s22 / determinant
 
 
-def _lag_sum(matrix: np.ndarray, epoch: float) -> np.ndarray:
+def _cross(x: tuple[Any, Any, Any], y: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+    return x[1] * y[2] - x[2] * y[1], x[2] * y[0] - x[0] * y[2], x[0] * y[1] - x[1] * y[0]
+
+
+def _lag_sum(matrix: Two, epoch: Any) -> Two:
     """- sum_k M^k g_k / V over the lags of an epoch, in closed form: sum_{k=1}^{m-1} (m - k) M^k / (m (N/n - 1)).
 
     ``epoch`` is N/n; an epoch has m = floor(N/n) minibatches.
     """
-    m = int(epoch)
-    one = np.eye(matrix.shape[-1])
-    inverse = _inverse(one - matrix)
-    power = np.linalg.matrix_power(matrix, m)
-    return matrix @ ((m - 1) * one - m * matrix + power) @ inverse @ inverse / (m * (epoch - 1))
+    a, b, c, d = matrix
+    m = jnp.floor(epoch)
+    determinant = (1 - a) * (1 - d) - b * c
+    inverse = ((1 - d) / determinant, b / determinant, c / determinant, (1 - a) / determinant)
+    e, f, g, h = _power(matrix, m.astype(jnp.int64))
+    inside = (m - 1 - m * a + e, f - m * b, g - m * c, m - 1 - m * d + h)
+    scale = 1 / (m * (epoch - 1))
+    return _times(_times(_times(matrix, inside), inverse), _times(inverse, (scale, 0.0, 0.0, scale)))
 
 
-def _inverse(matrix: np.ndarray) -> np.ndarray:
-    """Of stacks of 1x1 or 2x2 matrices."""
-    if matrix.shape[-1] == 1:
-        return 1 / matrix
-    (a, b), (c, d) = np.moveaxis(matrix, (-2, -1), (0, 1))
-    return np.moveaxis(np.array([[d, -b], [-c, a]]) / (a * d - b * c), (0, 1), (-2, -1))
+def _power(matrix: Two, m: Any) -> Two:
+    """M^m, by squaring."""
+    one, none = jnp.ones_like(matrix[0]), jnp.zeros_like(matrix[0])
+
+    def bit(carry: tuple[Two, Two, Any]) -> tuple[Two, Two, Any]:
+        result, square, left = carry
+        with_square = _times(result, square)
+        odd = left % 2 == 1
+        a, b, c, d = (jnp.where(odd, new, old) for new, old in zip(with_square, result, strict=True))
+        return (a, b, c, d), _times(square, square), left // 2
+
+    result, _, _ = jax.lax.while_loop(lambda carry: carry[2] > 0, bit, ((one, none, none, one), matrix, m))
+    return result
