@@ -65,6 +65,7 @@ _WHERE = {
 _MODULES = {
     "batches",
     "bias",
+    "combine",
     "corpora",
     "counts",
     "diagnostics",
@@ -126,6 +127,7 @@ __all__ = [
     "bias",
     "check_invariance",
     "choose_topics",
+    "combine",
     "corpora",
     "counts",
     "cyclical",
@@ -158,6 +160,7 @@ if TYPE_CHECKING:
     from scirocco import (
         batches,
         bias,
+        combine,
         corpora,
         counts,
         diagnostics,

@@ -61,6 +61,9 @@ class Purpose(IntEnum):
     LEFT_TO_RIGHT = 512
     # Partitions.
     POINT_PARTITION = 601
+    # Shards.
+    COMBINE = 801
+    CERTIFICATE = 802
     # Mixtures.
     MIXTURE_ORDER = 701
     MIXTURE_SWEEPS = 702
