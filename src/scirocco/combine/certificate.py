@@ -1,0 +1,162 @@
+"""How far combined draws can be trusted, by one pass over all data.
+
+    theta_i ~ q,    w_i ~ p(theta_i | all data) / q(theta_i),    i = 1, ..., 1000
+
+q has the mean, the covariance and the shape of the combined draws (``combine.density``), and its density is known.
+Weights are smoothed by a generalised Pareto law fitted to the largest (Vehtari et al. 2024, ArviZ's ``psislw``). Its
+shape k says how heavy their tail is: below 0.7 averages with these weights are reliable, so that the error of the
+combined answer can be measured and taken off; above, q misses part of the posterior, and neither q nor any weighting of
+it can be trusted. What no draw has come near, such as a mode that no shard has found, no weight can tell.
+
+Log posteriors are taken relative to one at the mean of the draws, row by row: see ``Target.log_posteriors``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from scirocco.combine.density import KernelMixture
+from scirocco.combine.diagnosis import Diagnosis
+from scirocco.combine.shards import Shards
+from scirocco.core.checks import require_count, require_seed
+from scirocco.core.seeds import Purpose, generator
+from scirocco.target import Target
+
+FEWEST = 100  # effective draws, for a reweighted answer
+NEAR = 0.1  # sds, and share of an sd: an error of the combined answer that is small
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """The verdict on combined draws, and the answer with their error taken off."""
+
+    k_hat: float
+    effective: float
+    """The effective sample size of the weighted draws."""
+    shift: float
+    """How far the combined mean is from the reweighted one, of the worst coordinate, in sds."""
+    stretch: float
+    """The combined sd over the reweighted one, less 1, of the worst coordinate."""
+    mean: Any
+    """Posterior means by the weights, in the form of one draw."""
+    sd: Any
+    """Posterior sds."""
+    draws: Any
+    """The weighted draws, along the leading axis."""
+    weights: np.ndarray
+    """Smoothed; their sum is 1."""
+    diagnosis: Diagnosis | None = None
+
+    @property
+    def reliable(self) -> bool:
+        """Whether the weights are: the reweighted answer can be trusted."""
+        return bool(self.k_hat < _limit(self.weights.size) and self.effective >= FEWEST)
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the combined draws are right as they are, within a tenth of an sd."""
+        error = 4 / np.sqrt(max(self.effective, 1.0))  # of the weighted answer itself
+        return self.reliable and self.shift < NEAR + error and abs(self.stretch) < NEAR + error
+
+    @property
+    def verdict(self) -> str:
+        """In words."""
+        if self.trusted:
+            return "trust it"
+        if self.reliable:
+            return (
+                f"trust the reweighted answer: the combined one is off by {self.shift:.2f} sds in a mean and by "
+                f"{self.stretch:+.0%} in an sd"
+            )
+        if self.diagnosis is not None and self.diagnosis.warnings:
+            return self.diagnosis.warnings[0]
+        return (
+            "do not trust it: the combined draws miss part of the posterior. Take fewer shards, another method, or a "
+            "sampler on all data"
+        )
+
+    def resampled(self, num_samples: int = 1000, *, seed: int = 0) -> Any:
+        """Draws with equal weights, in the same form."""
+        require_count("num_samples", num_samples)
+        rng = generator(require_seed(seed), Purpose.CERTIFICATE, 1)
+        places = (np.arange(num_samples) + rng.random()) / num_samples
+        chosen = rng.permutation(np.minimum(np.searchsorted(np.cumsum(self.weights), places), self.weights.size - 1))
+        return jax.tree.map(lambda leaf: leaf[chosen], self.draws)
+
+    def __str__(self) -> str:
+        return f"k-hat {self.k_hat:.2f}, {self.effective:.0f} effective of {self.weights.size} draws: {self.verdict}"
+
+
+def certify(
+    target: Target, draws: Any, *, num_samples: int = 1000, seed: int = 0, diagnosis: Diagnosis | None = None
+) -> Certificate:
+    """Weigh ``num_samples`` draws like ``draws`` by the posterior of all data.
+
+    ``draws`` are parameters of the target with a leading axis, or a data set with variables of their names.
+    ``diagnosis`` of the shards, if there is one, gives the verdict its words.
+
+    >>> import jax.numpy as jnp, numpy as np, scirocco as sc
+    >>> x = np.random.default_rng(0).normal(size=1000).astype(np.float32)
+    >>> target = sc.Target(lambda m: -m**2 / 2, lambda m, row: -(row - m) ** 2 / 2, x)
+    >>> exact = np.random.default_rng(1).normal(x.sum() / 1001, 1001**-0.5, 2000)
+    >>> certify(target, exact).verdict, certify(target, exact + 1).reliable
+    ('trust it', False)
+    """
+    require_count("num_samples", num_samples, least=FEWEST)
+    if not target.geometry.flat:
+        raise ValueError("a certificate needs parameters that are free: on manifolds kernels have no density here")
+    params = _parameters(draws)
+    shards = Shards.of([params, params])  # looks at them, and knows the way back
+    flat = shards.values[0]
+    if len(flat) <= flat.shape[1] + 1:
+        raise ValueError(f"{len(flat)} draws are too few for a density in {flat.shape[1]} dimensions")
+    proposal = KernelMixture.fitted(flat)
+    points = proposal.sample(num_samples, generator(require_seed(seed), Purpose.CERTIFICATE))
+    places = shards.restore(points)
+
+    def one(coordinates: np.ndarray) -> Any:
+        return jax.tree.map(lambda leaf: leaf[0], shards.restore(coordinates[None]))
+
+    logs = target.log_posteriors(places, one(flat.mean(axis=0))) - proposal.log_density(points)
+    weights, k_hat = _smoothed(logs)
+    mean = weights @ points
+    sd = np.sqrt(weights @ (points - mean) ** 2)
+    shift = np.max(np.abs(flat.mean(axis=0) - mean) / sd)
+    stretch = flat.std(axis=0) / sd - 1
+    return Certificate(
+        k_hat, float(1 / np.sum(weights**2)), float(shift), float(stretch[np.argmax(np.abs(stretch))]), one(mean),
+        one(sd), places, weights, diagnosis,
+    )  # fmt: skip
+
+
+def _parameters(draws: Any) -> Any:
+    """Arrays along a leading axis; of a data set its variables by name, or the one that has none."""
+    posterior = getattr(draws, "posterior", draws)
+    if not hasattr(posterior, "data_vars"):
+        return posterior
+    found = {
+        str(name): variable.transpose("chain", "draw", ...).values.reshape(-1, *variable.shape[2:])
+        for name, variable in posterior.data_vars.items()
+    }
+    return found["theta"] if set(found) == {"theta"} else found
+
+
+def _smoothed(logs: np.ndarray) -> tuple[np.ndarray, float]:
+    """Weights whose sum is 1, and k-hat; of nothing but infinities no weights."""
+    from arviz import psislw
+
+    finite = np.isfinite(logs)
+    if not finite.any():
+        return np.full(logs.size, 1 / logs.size), np.inf
+    smoothed, k = psislw(np.where(finite, logs, logs[finite].min() - 700))
+    weights = np.exp(np.asarray(smoothed) - np.max(smoothed))
+    return weights / weights.sum(), float(k)
+
+
+def _limit(count: int) -> float:
+    """The k-hat up to which so many draws are enough (Vehtari et al. 2024, section 3.2)."""
+    return min(1 - 1 / np.log10(count), 0.7)

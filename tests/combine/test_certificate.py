@@ -1,0 +1,125 @@
+"""The certificate tells right draws from wrong ones, and mends those that are not too wrong."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import scirocco as sc
+from scirocco.combine import certify, diagnose
+
+N, D = 5000, 3
+ROWS = np.random.default_rng(0).normal([1.0, -2.0, 0.5], [1.0, 2.0, 0.5], (N, D)).astype(np.float32)
+SCALES = jnp.array([1.0, 2.0, 0.5])
+
+
+def log_prior(p):
+    return -jnp.sum(p["m"] ** 2) / 200 - p["k"] ** 2 / 2
+
+
+def log_likelihood(p, row):
+    return -jnp.sum(((row - p["m"]) / SCALES) ** 2) / 2
+
+
+TARGET = sc.Target(log_prior, log_likelihood, ROWS)
+PRECISION = N / np.asarray(SCALES) ** 2 + 1 / 100
+MEAN = (ROWS.sum(axis=0, dtype=np.float64) / np.asarray(SCALES) ** 2) / PRECISION
+SD = PRECISION**-0.5
+
+
+def exact(count=4000, shift=0.0, stretch=1.0, seed=1):
+    """Draws of the posterior, or of one that is off by so many sds."""
+    rng = np.random.default_rng(seed)
+    z = stretch * rng.normal(size=(count, D)) + shift
+    return {"m": (MEAN + SD * z).astype(np.float32), "k": (stretch * rng.normal(size=count) + shift).astype(np.float32)}
+
+
+def test_right_draws_are_trusted():
+    found = certify(TARGET, exact())
+    assert found.trusted
+    assert found.verdict == "trust it"
+    assert found.k_hat < 0.5
+    assert found.effective > 400
+    np.testing.assert_allclose((found.mean["m"] - MEAN) / SD, 0, atol=5 / np.sqrt(found.effective))
+    np.testing.assert_allclose(found.sd["m"] / SD, 1, atol=5 / np.sqrt(found.effective))
+    assert "k-hat" in str(found)
+    assert "trust it" in str(found)
+
+
+@pytest.mark.parametrize(("shift", "stretch"), [(1.0, 1.0), (0.0, 0.6), (0.0, 1.6)])
+def test_draws_that_are_somewhat_wrong_are_mended(shift, stretch):
+    found = certify(TARGET, exact(shift=shift, stretch=stretch), num_samples=2000)
+    assert found.reliable, str(found)
+    assert not found.trusted
+    assert "trust the reweighted answer: the combined one is off by" in found.verdict
+    assert found.shift == pytest.approx(shift, abs=0.25)
+    assert found.stretch == pytest.approx(stretch - 1, abs=0.2)
+    draws = found.resampled(4000, seed=1)
+    for value, mean, sd in ((draws["m"], MEAN, SD), (draws["k"], 0.0, 1.0)):
+        np.testing.assert_allclose((value.mean(axis=0) - mean) / sd, 0, atol=5 / np.sqrt(found.effective))
+        np.testing.assert_allclose(value.std(axis=0) / sd, 1, atol=5 / np.sqrt(found.effective))
+
+
+def test_draws_that_are_elsewhere_are_not_trusted():
+    found = certify(TARGET, exact(shift=12.0))
+    assert not found.reliable
+    assert "do not trust it" in found.verdict
+    rng = np.random.default_rng(0)
+    apart = rng.normal(size=(4, 500, D)) + 20 * np.arange(4)[:, None, None]
+    seen = diagnose(apart)
+    assert not seen.overlaps
+    again = certify(TARGET, exact(shift=12.0), diagnosis=seen)
+    assert "these shards do not overlap" in again.verdict
+
+
+def test_what_is_seen_before_combining():
+    rng = np.random.default_rng(0)
+    flags = [diagnose(rng.normal(size=(8, 400, 3)) + 0.3 * rng.normal(size=(8, 1, 3))) for _ in range(20)]
+    assert all(one.overlaps and not one.several_modes for one in flags)
+    assert "nothing speaks against" in str(flags[0])
+    lumps = rng.normal(size=(3, 500, 2)) + 4 * rng.choice([-1, 1], (3, 500, 1))
+    assert diagnose(lumps).several_modes
+    assert "several modes" in str(diagnose(lumps))
+    assert "kdemc adds" in str(diagnose(rng.normal(size=(3, 500, 30))))
+
+
+def test_log_posteriors_have_digits_left():
+    """A million rows: log posteriors near -10^6, whose differences of order 1 matter."""
+    rows = np.random.default_rng(0).normal(size=10**6).astype(np.float32)
+    target = sc.Target(lambda m: -(m**2) / 2, lambda m, x: -((x - m) ** 2) / 2, rows)
+    mean, sd = rows.sum(dtype=np.float64) / (1e6 + 1), (1e6 + 1) ** -0.5
+    places = (mean + sd * np.linspace(-4, 4, 41)).astype(np.float32)
+    found = target.log_posteriors(places, jnp.float32(mean))
+
+    def value(m):
+        return -((np.asarray(m, np.float64) - mean) ** 2) / (2 * sd**2)
+
+    np.testing.assert_allclose(found, value(places) - value(np.float32(mean)), atol=0.02)
+    with pytest.raises(ValueError, match="must share a leading axis"):
+        target.log_posteriors({"a": np.zeros(3), "b": np.zeros(2)}, {"a": 0.0, "b": 0.0})
+
+
+def test_a_stream_is_scored_as_memory_is(tmp_path):
+    np.save(tmp_path / "x.npy", ROWS)
+    source = sc.batches.MemoryMapped(tmp_path / "x.npy", block_bytes=12_000)
+    stream = sc.Target(log_prior, log_likelihood, source)
+    one, two = (certify(target, exact(), num_samples=200) for target in (TARGET, stream))
+    np.testing.assert_allclose(one.weights, two.weights, rtol=1e-2, atol=1e-6)
+
+
+def test_bad_certificates():
+    from scirocco.manifolds import Sphere
+
+    curved = sc.Target(lambda x: 0.0, lambda x, row: row @ x, ROWS, manifold=Sphere())
+    with pytest.raises(ValueError, match="needs parameters that are free"):
+        certify(curved, np.eye(3))
+    with pytest.raises(ValueError, match="num_samples must be"):
+        certify(TARGET, exact(), num_samples=10)
+    with pytest.raises(ValueError, match="draws are too few for a density in 4 dimensions"):
+        certify(TARGET, exact(5))
+    with pytest.raises(ValueError, match="is not finite in draw 0"):
+        certify(TARGET, {"m": np.full((50, 3), np.nan), "k": np.zeros(50)})
+    found = certify(TARGET, exact())
+    with pytest.raises(ValueError, match="num_samples must be"):
+        found.resampled(0)
