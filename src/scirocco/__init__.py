@@ -47,6 +47,7 @@ _WHERE = {
     "check_invariance": "recipe",
     "find_mode": "optimise",
     "sample_dirichlet": "dirichlet",
+    "sample_shards": "sharding",
     "SCIR": "simplex",
     "SCIRCV": "simplex",
     "SGRLD": "simplex",
@@ -148,6 +149,7 @@ __all__ = [
     "run",
     "sample",
     "sample_dirichlet",
+    "sample_shards",
     "samplers",
     "schedules",
     "simplex",
@@ -216,6 +218,7 @@ if TYPE_CHECKING:
     )
     from scirocco.sampling import kernel, sample, tune
     from scirocco.schedules import Decreasing, cyclical
+    from scirocco.sharding import sample_shards
     from scirocco.simplex import SCIR, SCIRCV, SGRLD
     from scirocco.target import Target
 

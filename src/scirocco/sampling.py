@@ -183,20 +183,20 @@ def sample(
         },
         **(facts or {}),
     }  # fmt: skip
-    parts = _Parts(sampler, estimator, batching, tuple(blocks), initial, collect)
+    parts = Parts(sampler, estimator, batching, tuple(blocks), initial, collect)
     with Interrupt():
         if path is None:
             return _run(target, parts, meta, None, checkpoint_seconds, progress, workers)
         folder = RunFolder(path)
         folder.require_free()
-        _require_target(target)
+        require_target(target)
         with folder:
             meta["data"] = target.source.fingerprint()
             folder.write(meta)
             return _run(target, parts, meta, folder, checkpoint_seconds, progress, workers)
 
 
-class _Parts(NamedTuple):
+class Parts(NamedTuple):
     """What a run is made of."""
 
     sampler: Any
@@ -208,75 +208,98 @@ class _Parts(NamedTuple):
     shapes_only: bool = False  # ``initial`` has no values: they are in the checkpoints
 
 
-def _run(
-    target: Target, parts: _Parts, meta: dict[str, Any], folder: RunFolder | None, checkpoint_seconds: float,
+class Prepared(NamedTuple):
+    """A target with parts whose step size is known."""
+
+    target: Target
+    parts: Parts
+    batch_size: Any
+    kernel: Kernel | None = None  # of the search for a step size
+    facts: dict[str, Any] = {}  # noqa: RUF012 - what the description of the run keeps of that search
+
+
+def prepare(
+    target: Target, parts: Parts, settings: dict[str, Any], known: dict[str, Any], begun: bool, progress: bool | None
+) -> Prepared:
+    """Tune, if that is wanted and not done; ``known`` is what the description of the run has of it."""
+    if automatic(getattr(parts.sampler, "step_size", None)) is None:
+        return Prepared(target, parts, settings["batch_size"])
+    if begun and not is_opaque(known.get("tuned", {"opaque": "nothing"})):
+        found = {name: rebuild(value) for name, value in known["tuned"].items()}
+        parts = parts._replace(
+            sampler=found["sampler"], estimator=found["estimator"], batching=found["batching"], initial=found["initial"]
+        )
+        return Prepared(target, parts, found["batch_size"])
+    with waiting("looking for a step size", progress):
+        tuned = tune(
+            target, parts.sampler, parts.initial, estimator=parts.estimator, batching=parts.batching,
+            blocks=parts.blocks, seed=settings["seed"], batch_size=settings["batch_size"],
+        )  # fmt: skip
+    batching = tuned.kernel.batching
+    parts = parts._replace(sampler=tuned.sampler, estimator=tuned.estimator, batching=batching, initial=tuned.initial)
+    record = {
+        "sampler": describe(tuned.sampler), "estimator": describe(tuned.estimator), "batching": describe(batching),
+        "initial": outline(tuned.initial), "batch_size": tuned.batch_size,
+    }  # fmt: skip
+    return Prepared(target, parts, tuned.batch_size, tuned.kernel, {"tuning": describe(tuned.report), "tuned": record})
+
+
+def engines_of(
+    prepared: Prepared, settings: dict[str, Any], gradients: bool = False, first: int = 0, report: Any = gradient_report
+) -> list[GradientEngine]:
+    """The groups of a run's chains, numbered from ``first`` on."""
+    target, parts = prepared.target, prepared.parts
+    bound = prepared.kernel
+    engines: list[GradientEngine] = []
+    for start in range(0, settings["chains"], settings["group_size"]):
+        # Data in memory is shared by all groups; of data on disk each reads its own blocks.
+        if bound is None or not isinstance(target.source, Arrays):
+            if bound is not None and not engines:
+                bound.close()  # of the search
+            bound = kernel(
+                target, parts.sampler, estimator=parts.estimator, batching=parts.batching, blocks=parts.blocks,
+                chains=settings["group_size"], seed=settings["seed"], batch_size=prepared.batch_size,
+            )  # fmt: skip
+        numbers = range(first + start, first + min(start + settings["group_size"], settings["chains"]))
+        engines.append(
+            GradientEngine(
+                bound, parts.initial, chains=numbers,
+                recording=Recording.of(settings["burn_in"], settings["thin"], parts.sampler), collect=parts.collect,
+                gradients=gradients, num_samples=settings["num_samples"], shapes_only=parts.shapes_only, report=report,
+            )
+        )  # fmt: skip
+    return engines
+
+
+def run_engines(
+    engines: list[GradientEngine], meta: dict[str, Any], folder: RunFolder | None, checkpoint_seconds: float,
     progress: bool | None, workers: int,
 ) -> Trace:  # fmt: skip
-    """Tune, if that is wanted and not done; then run to the end, from the start or from checkpoints."""
-    settings: dict[str, Any] = meta["settings"]
-    options = {"blocks": parts.blocks, "seed": settings["seed"], "batch_size": settings["batch_size"]}
-    kernels: list[Kernel] = []
-    if automatic(getattr(parts.sampler, "step_size", None)) is not None:
-        begun = folder is not None and bool(group_folders(folder.path))
-        if begun and not is_opaque(meta.get("tuned", {"opaque": "nothing"})):
-            found = {name: rebuild(value) for name, value in meta["tuned"].items()}
-            parts = parts._replace(
-                sampler=found["sampler"], estimator=found["estimator"], batching=found["batching"],
-                initial=found["initial"],
-            )  # fmt: skip
-            options["batch_size"] = found["batch_size"]
-        else:
-            with waiting("looking for a step size", progress):
-                tuned = tune(
-                    target, parts.sampler, parts.initial, estimator=parts.estimator, batching=parts.batching, **options
-                )
-            kernels = [tuned.kernel]
-            parts = parts._replace(
-                sampler=tuned.sampler, estimator=tuned.estimator, batching=tuned.kernel.batching, initial=tuned.initial
-            )
-            options["batch_size"] = tuned.batch_size
-            meta["tuning"] = describe(tuned.report)
-            meta["tuned"] = {
-                "sampler": describe(tuned.sampler), "estimator": describe(tuned.estimator),
-                "batching": describe(tuned.kernel.batching), "initial": outline(tuned.initial),
-                "batch_size": tuned.batch_size,
-            }  # fmt: skip
-    engines: list[GradientEngine] = []
+    """To the end, from the start or from checkpoints."""
     try:
-        for first in range(0, settings["chains"], settings["group_size"]):
-            # Data in memory is shared by all groups; of data on disk each reads its own blocks.
-            if not kernels or not isinstance(target.source, Arrays):
-                kernels.append(
-                    kernel(
-                        target,
-                        parts.sampler,
-                        estimator=parts.estimator,
-                        batching=parts.batching,
-                        chains=settings["group_size"],
-                        **options,
-                    )
-                )
-            recording = Recording.of(settings["burn_in"], settings["thin"], parts.sampler)
-            numbers = range(first, min(first + settings["group_size"], settings["chains"]))
-            engines.append(
-                GradientEngine(
-                    kernels[-1], parts.initial, chains=numbers, recording=recording, collect=parts.collect,
-                    gradients=meta["parts"]["gradients"], num_samples=settings["num_samples"],
-                    shapes_only=parts.shapes_only, report=gradient_report,
-                )
-            )  # fmt: skip
         known = store.described(engines[0].variables)
         if meta.get("variables", known) != known:
             raise ValueError(f"the run stored {meta['variables']}; collect now returns {known}")
-        settings["batch_size"] = kernels[-1].batch_size
         meta["parts"]["parameters"] = outline(engines[0].example)
         return run(
-            engines, meta, folder, max_seconds=settings["max_seconds"], checkpoint_seconds=checkpoint_seconds,
+            engines, meta, folder, max_seconds=meta["settings"]["max_seconds"], checkpoint_seconds=checkpoint_seconds,
             progress=progress, workers=workers,
         )  # fmt: skip
     finally:
-        for bound in kernels:
-            bound.close()
+        for engine in engines:
+            engine.kernel.close()
+
+
+def _run(
+    target: Target, parts: Parts, meta: dict[str, Any], folder: RunFolder | None, checkpoint_seconds: float,
+    progress: bool | None, workers: int,
+) -> Trace:  # fmt: skip
+    begun = folder is not None and bool(group_folders(folder.path))
+    prepared = prepare(target, parts, meta["settings"], meta, begun, progress)
+    meta |= prepared.facts
+    engines = engines_of(prepared, meta["settings"], meta["parts"]["gradients"])
+    meta["settings"]["batch_size"] = engines[-1].kernel.batch_size
+    return run_engines(engines, meta, folder, checkpoint_seconds, progress, workers)
 
 
 class GradientResumer(Resumer):
@@ -287,13 +310,9 @@ class GradientResumer(Resumer):
         if y is not None:
             raise ValueError("a run of sample takes its target and nothing else: leave y out")
         again.refuse("sample", "threads")
-        _require_target(target)
+        require_target(target)
         recorded = meta["parts"]
-        present = target.source.fingerprint()
-        if meta["data"] != present:
-            names = [n for n in {*meta["data"], *present} if meta["data"].get(n) != present.get(n)]
-            changes = "; ".join(f"{n} was {meta['data'].get(n)}, is {present.get(n)}" for n in sorted(names))
-            raise ValueError(f"the data differs from that of the run in {path}: {changes}")
+        require_same_data(path, meta, target)
         if recorded["collect"] == "function" and not callable(again.collect):
             raise ValueError("the run stored what a collect function returned: give the same function as collect=")
         if recorded["collect"] != "function" and callable(again.collect):
@@ -304,7 +323,7 @@ class GradientResumer(Resumer):
         if initial is None:
             shapes = bool(group_folders(path)) and "parameters" in recorded  # then the values are in the checkpoints
             initial = part_again("start", recorded["parameters" if shapes else "initial"], None, "initial")
-        parts = _Parts(
+        parts = Parts(
             part_again("sampler", recorded["sampler"], again.sampler),
             part_again("estimator", recorded["estimator"], again.estimator),
             part_again("batching", recorded["batching"], again.batching),
@@ -315,15 +334,25 @@ class GradientResumer(Resumer):
             return _run(target, parts, meta, folder, again.checkpoint_seconds, again.progress, again.workers)
 
 
-def _require_target(target: object) -> None:
+def require_target(target: object) -> None:
+    """Reject what is no target."""
     if not isinstance(target, Target):
         raise TypeError(f"target must be a scirocco.Target; got {type(target).__name__}")
+
+
+def require_same_data(path: Path, meta: dict[str, Any], target: Target) -> None:
+    """Reject data that is not that of the run."""
+    known, present = meta["data"], target.source.fingerprint()
+    if known != present:
+        names = [n for n in {*known, *present} if known.get(n) != present.get(n)]
+        changes = "; ".join(f"{n} was {known.get(n)}, is {present.get(n)}" for n in sorted(names))
+        raise ValueError(f"the data differs from that of the run in {path}: {changes}")
 
 
 def _batch_size(target: Target, sampler: Sampler, batch_size: int | float | None) -> int | float:
     if batch_size is not None:
         return batch_size
-    _require_target(target)
+    require_target(target)
     if getattr(sampler, "full_data", False):
         return target.size
     return min(target.size, int(np.clip(target.size // 100, 100, 1000)))

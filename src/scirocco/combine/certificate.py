@@ -24,6 +24,8 @@ from scirocco.combine.diagnosis import Diagnosis
 from scirocco.combine.shards import Shards
 from scirocco.core.checks import require_count, require_seed
 from scirocco.core.seeds import Purpose, generator
+from scirocco.core.trees import named_leaves
+from scirocco.core.types import Params
 from scirocco.target import Target
 
 FEWEST = 100  # effective draws, for a reweighted answer
@@ -92,12 +94,14 @@ class Certificate:
 
 
 def certify(
-    target: Target, draws: Any, *, num_samples: int = 1000, seed: int = 0, diagnosis: Diagnosis | None = None
-) -> Certificate:
+    target: Target, draws: Any, *, num_samples: int = 1000, seed: int = 0, diagnosis: Diagnosis | None = None,
+    like: Params = None,
+) -> Certificate:  # fmt: skip
     """Weigh ``num_samples`` draws like ``draws`` by the posterior of all data.
 
-    ``draws`` are parameters of the target with a leading axis, or a data set with variables of their names.
-    ``diagnosis`` of the shards, if there is one, gives the verdict its words.
+    ``draws`` are parameters of the target with a leading axis, or a data set with variables of their names; ``like``
+    are parameters of the same form, for a data set whose names are paths. ``diagnosis`` of the shards, if there is one,
+    gives the verdict its words.
 
     >>> import jax.numpy as jnp, numpy as np, scirocco as sc
     >>> x = np.random.default_rng(0).normal(size=1000).astype(np.float32)
@@ -109,7 +113,7 @@ def certify(
     require_count("num_samples", num_samples, least=FEWEST)
     if not target.geometry.flat:
         raise ValueError("a certificate needs parameters that are free: on manifolds kernels have no density here")
-    params = _parameters(draws)
+    params = _parameters(draws, like)
     shards = Shards.of([params, params])  # looks at them, and knows the way back
     flat = shards.values[0]
     if len(flat) <= flat.shape[1] + 1:
@@ -133,7 +137,7 @@ def certify(
     )  # fmt: skip
 
 
-def _parameters(draws: Any) -> Any:
+def _parameters(draws: Any, like: Params) -> Any:
     """Arrays along a leading axis; of a data set its variables by name, or the one that has none."""
     posterior = getattr(draws, "posterior", draws)
     if not hasattr(posterior, "data_vars"):
@@ -142,6 +146,11 @@ def _parameters(draws: Any) -> Any:
         str(name): variable.transpose("chain", "draw", ...).values.reshape(-1, *variable.shape[2:])
         for name, variable in posterior.data_vars.items()
     }
+    if like is not None:
+        names = named_leaves(like)
+        if set(names) != set(found):
+            raise ValueError(f"draws have the variables {sorted(found)}; the parameters are {sorted(names)}")
+        return jax.tree.unflatten(jax.tree.structure(like), [found[name] for name in names])
     return found["theta"] if set(found) == {"theta"} else found
 
 
