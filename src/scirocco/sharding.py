@@ -133,6 +133,8 @@ def sample_shards(
     require_count("shards", shards, least=2)
     require_count("workers", workers)
     require_choice("method", method, METHODS)
+    if not target.geometry.flat:
+        raise ValueError("parameters on a manifold cannot be combined: averages of points would lie off it")
     if shards > target.size:
         raise ValueError(f"shards must not be more than rows: {shards} of {target.size} rows are empty")
     meta = {

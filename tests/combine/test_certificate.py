@@ -120,6 +120,16 @@ def test_bad_certificates():
         certify(TARGET, exact(5))
     with pytest.raises(ValueError, match="is not finite in draw 0"):
         certify(TARGET, {"m": np.full((50, 3), np.nan), "k": np.zeros(50)})
+    with pytest.raises(ValueError, match=r"m\[0\], m\[1\], m\[2\] have the same value in all draws"):
+        certify(TARGET, {"m": np.ones((50, 3)), "k": np.arange(50.0)})
     found = certify(TARGET, exact())
     with pytest.raises(ValueError, match="num_samples must be"):
         found.resampled(0)
+
+
+def test_narrow_posteriors_far_from_zero():
+    """Single precision has few digits here: places are weighed where they are, not where they were meant to be."""
+    rows = np.random.default_rng(0).normal(0, 1, 4000).astype(np.float32)
+    target = sc.Target(lambda m: 0.0 * m, lambda m, x: -((x - (m - 1000.0)) ** 2) / 2, rows)
+    draws = np.random.default_rng(1).normal(1000 + rows.mean(dtype=np.float64), 4000**-0.5, 3000).astype(np.float32)
+    assert certify(target, draws).trusted

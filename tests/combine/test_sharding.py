@@ -125,5 +125,8 @@ def test_a_stream_in_shards(tmp_path):
 def test_bad_runs_of_shards(options, words):
     with pytest.raises(ValueError, match=words):
         sc.sample_shards(TARGET, sc.GMC(0.01), START, **SETTINGS | options)
+    curved = sc.Target(log_prior, log_likelihood, ROWS, manifold={"m": sc.manifolds.Sphere()})
+    with pytest.raises(ValueError, match="parameters on a manifold cannot be combined"):
+        sc.sample_shards(curved, sc.GMC(0.01), START, **SETTINGS)
     with pytest.raises(TypeError, match=r"target must be a scirocco\.Target"):
         sc.sample_shards(log_prior, sc.GMC(0.01), START)

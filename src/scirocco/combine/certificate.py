@@ -118,9 +118,10 @@ def certify(
     flat = shards.values[0]
     if len(flat) <= flat.shape[1] + 1:
         raise ValueError(f"{len(flat)} draws are too few for a density in {flat.shape[1]} dimensions")
+    _ = shards.precisions  # must not be singular
     proposal = KernelMixture.fitted(flat)
-    points = proposal.sample(num_samples, generator(require_seed(seed), Purpose.CERTIFICATE))
-    places = shards.restore(points)
+    places = shards.restore(proposal.sample(num_samples, generator(require_seed(seed), Purpose.CERTIFICATE)))
+    points = Shards.of([places, places]).values[0]  # as they are in the precision of the parameters
 
     def one(coordinates: np.ndarray) -> Any:
         return jax.tree.map(lambda leaf: leaf[0], shards.restore(coordinates[None]))
