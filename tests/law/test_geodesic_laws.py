@@ -8,7 +8,7 @@ standard errors fail a right sampler with probability 2e-6 per comparison, and s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -190,7 +190,10 @@ def test_exact_gradients(sampler, law, temperature):
     # Close to the border of the simplex forces grow without bound and steps must be short.
     slack = slack + 0.01 if "Dirichlet" in law and sampler != "GMC" else slack
     steps = {"GMC": 3000, "SGGMC, 3 inner steps": 3000}.get(sampler, 8000)
-    LAWS[law].check(make(temperature), batch=1.0, temperature=temperature, slack=slack, steps=steps)
+    made = make(temperature)
+    if law == "Dirichlet" and "SGNHT" in sampler:  # one kick at the border, and a thermostat is cold for long
+        made = replace(made, step_size=0.02)
+    LAWS[law].check(made, batch=1.0, temperature=temperature, slack=slack, steps=steps)
 
 
 # Minibatches: gradient noise of variance V = noise^2 (N^2/n)(1/N^2) per coordinate of independent rows.
@@ -355,7 +358,7 @@ def test_the_limit_tells_a_density_on_another_measure():
     """Coordinates of the simplex without the change of measure are another law, and the machinery says so."""
 
     class Unchanged(Simplex):
-        def slope(self, x, gradient):
+        def slope(self, x, gradient, temperature=1.0):
             pull = x * gradient
             return self.project(x, 2 * (pull - x * jnp.sum(pull, axis=-1, keepdims=True)) / self.root(x))
 

@@ -45,8 +45,12 @@ class Manifold:
         """The part of ``u`` that is tangent at ``x``."""
         raise NotImplementedError
 
-    def slope(self, x: Array, gradient: Array) -> Array:
-        """The tangent gradient of U less ``change``, from the gradient of U in the coordinates of the user."""
+    def slope(self, x: Array, gradient: Array, temperature: Number = 1.0) -> Array:
+        """The tangent gradient of U less T times ``change``, from the gradient of U in the coordinates of the user.
+
+        exp(-U/T) is a density on the user's measure, whatever T: what changes the measure is not tempered.
+        """
+        del temperature
         return self.project(x, gradient)
 
     def change(self, x: Array) -> Array:

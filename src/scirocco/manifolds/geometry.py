@@ -8,7 +8,7 @@ The flow of a product is the flow of its factors, its tangent space theirs, side
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -33,6 +33,7 @@ class Geometry:
     """
 
     parts: tuple[tuple[Path, Manifold], ...] = ()
+    temperature: Any = field(default=1.0, compare=False)
 
     @classmethod
     def of(cls, manifold: Any) -> Geometry:
@@ -68,6 +69,10 @@ class Geometry:
         """The geometry of what is left when a dict of parameters loses some of its keys."""
         return Geometry(tuple((path, m) for path, m in self.parts if not path or path[0] not in names))
 
+    def warm(self, temperature: Any) -> Geometry:
+        """The same for samplers of exp(-U/T)."""
+        return self if self.flat else replace(self, temperature=temperature)
+
     # What integrators need.
 
     def flow(self, x: Params, v: Params, h: Params) -> tuple[Params, Params]:
@@ -81,15 +86,16 @@ class Geometry:
 
     def slope(self, x: Params, gradient: Params) -> Params:
         """The tangent gradient, change of measure included."""
-        return self.each(lambda m, x, g: m.slope(x, g), x, gradient)
+        return self.each(lambda m, x, g: m.slope(x, g, self.temperature), x, gradient)
 
     def normal(self, key: Key, x: Params) -> Params:
         """A standard normal tangent vector."""
         return self.project(x, normal_like(key, x))
 
     def change(self, x: Params) -> Array:
-        """Log of the user's reference measure over the Riemannian one."""
-        return sum(jax.tree.leaves(self.each(lambda m, x: m.change(x), x)), start=jnp.zeros(()))
+        """T times the log of the user's reference measure over the Riemannian one."""
+        total = sum(jax.tree.leaves(self.each(lambda m, x: m.change(x), x)), start=jnp.zeros(()))
+        return self.temperature * total
 
     def exponential(self, x: Params, u: Params) -> Params:
         """The end of the geodesic of time 1 along the tangent part of ``u``: normal coordinates around ``x``."""

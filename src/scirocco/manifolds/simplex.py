@@ -55,10 +55,10 @@ class Simplex(Manifold):
         """On the sphere, at the root."""
         return Sphere().project(self.root(x), u)
 
-    def slope(self, x: Array, gradient: Array) -> Array:
+    def slope(self, x: Array, gradient: Array, temperature: Number = 1.0) -> Array:
         """The gradient on the sphere: by the chain rule, and of the change of measure."""
-        pull = x * gradient
-        inside = pull + x * (x.shape[-1] - jnp.sum(pull, axis=-1, keepdims=True)) - (1 - 1 / self.power)
+        pull, warm = x * gradient, jnp.asarray(temperature, x.dtype)
+        inside = pull + x * (warm * x.shape[-1] - jnp.sum(pull, axis=-1, keepdims=True)) - warm * (1 - 1 / self.power)
         return self.project(x, self.power * inside / self.root(x))
 
     def change(self, x: Array) -> Array:

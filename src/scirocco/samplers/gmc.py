@@ -94,10 +94,11 @@ class GMC(Sampler):
 
     def step(self, key: Key, state: GMCState, gradient: Gradient, geometry: Geometry = FLAT) -> tuple[GMCState, Info]:
         """A trajectory and the test at its end."""
+        temperature = at(self.temperature, state.step)
+        geometry = geometry.warm(temperature)
         start, most = state.position, spread(self.step_size, state.step, state.position)
         shorter = 1 - self.jitter * jax.random.uniform(fold(key, Use.JITTER))
         h = jax.tree.map(lambda h, x: jnp.asarray(h * shorter, x.dtype), most, start)
-        temperature = at(self.temperature, state.step)
         half = jax.tree.map(lambda h: h / 2, h)
         scale = jnp.sqrt(jnp.asarray(temperature, jnp.float32))
         momentum = jax.tree.map(lambda z: (scale * z).astype(z.dtype), geometry.normal(key, start))

@@ -83,7 +83,7 @@ class Rescaled(Around):
 
     def step(self, key: Key, state: Any, gradient: Gradient, geometry: Geometry = FLAT) -> tuple[Any, Info]:
         """One step of the inner sampler in faster time."""
-        return self.sampler.step(key, state, gradient, _Faster(geometry.parts, self.scale))
+        return self.sampler.step(key, state, gradient, _Faster(geometry.parts, factor=self.scale))
 
     def stats(self, state: Any, geometry: Geometry = FLAT) -> dict[str, Any]:
         """The inner sampler's."""

@@ -121,7 +121,7 @@ class SGHMC(Sampler):
         position, momentum, g = INTEGRATORS[self.integrator](
             state.position, state.momentum, gradient, normal_like(key, state.position), h,
             spread(self.friction, time, state.position), self._diffusion(time, state.position, geometry, gradient),
-            geometry,
+            geometry.warm(at(self.temperature, time)),
         )  # fmt: skip
         return LangevinState(position, state.step + 1, momentum), info(h, g)
 

@@ -136,7 +136,7 @@ class SGNHT(Sampler):
         position, momentum, thermostat, g = THERMOSTATS[self.integrator](
             state.position, state.momentum, state.thermostat, gradient, normal_like(key, state.position), h,
             self._injected(time, state.position, geometry, gradient), heat,
-            lambda thermostat: self._friction(thermostat, state.position), geometry,
+            lambda thermostat: self._friction(thermostat, state.position), geometry.warm(temperature),
         )  # fmt: skip
         return SGNHTState(position, state.step + 1, momentum, thermostat), info(h, g)
 
