@@ -15,7 +15,6 @@ from typing import Any
 
 from scirocco.combine.kernels import sample_product
 from scirocco.combine.shards import Shards
-from scirocco.core.checks import require_count, require_seed
 
 
 def kdemc(draws: Iterable[Any], num_samples: int | None = None, *, thin: int = 100, seed: int = 0) -> Any:
@@ -28,7 +27,4 @@ def kdemc(draws: Iterable[Any], num_samples: int | None = None, *, thin: int = 1
     1.5 0.5
     """
     shards = Shards.of(draws)
-    count = shards.draws if num_samples is None else num_samples
-    require_count("num_samples", count)
-    require_count("thin", thin)
-    return shards.restore(sample_product(shards, count, thin, None, require_seed(seed)))
+    return shards.restore(sample_product(shards, shards.wanted(num_samples), thin, None, seed))

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from scirocco.combine.shards import Shards
+from scirocco.core.checks import require_count, require_seed
 from scirocco.core.compiled import jit, over_blocks
 from scirocco.core.interrupt import poll
 from scirocco.core.random import below, normal, open_stream, uniform
@@ -42,6 +43,8 @@ def bandwidth(shards: Shards) -> float:
 
 def sample_product(shards: Shards, count: int, thin: int, corrections: np.ndarray | None, seed: int) -> np.ndarray:
     """``count`` draws of the product, ``thin`` sweeps apart, in the coordinates of the shards."""
+    require_count("thin", thin)
+    require_seed(seed)
     z, precisions, back = shards.whitened()
     pulled = np.einsum("sij,snj->sni", precisions, z)  # P z, whose sum over the chosen is the centre
     squares = np.sum(pulled * z, axis=2)

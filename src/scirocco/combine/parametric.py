@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from scirocco.combine.shards import Shards
-from scirocco.core.checks import require_count, require_seed
+from scirocco.core.checks import require_seed
 from scirocco.core.seeds import Purpose, generator
 
 
@@ -28,8 +28,7 @@ def parametric(draws: Iterable[Any], num_samples: int | None = None, *, seed: in
     1.5 0.5
     """
     shards = Shards.of(draws)
-    count = shards.draws if num_samples is None else num_samples
-    require_count("num_samples", count)
+    count = shards.wanted(num_samples)
     mean, covariance = shards.product
     n, d = shards.draws, shards.dimension
     if n <= d + 2:

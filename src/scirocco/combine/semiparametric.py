@@ -16,7 +16,6 @@ import numpy as np
 
 from scirocco.combine.kernels import sample_product
 from scirocco.combine.shards import Shards
-from scirocco.core.checks import require_count, require_seed
 
 
 def semiparametric(draws: Iterable[Any], num_samples: int | None = None, *, thin: int = 100, seed: int = 0) -> Any:
@@ -29,9 +28,6 @@ def semiparametric(draws: Iterable[Any], num_samples: int | None = None, *, thin
     1.5 0.5
     """
     shards = Shards.of(draws)
-    count = shards.draws if num_samples is None else num_samples
-    require_count("num_samples", count)
-    require_count("thin", thin)
     away = shards.values - shards.means[:, None]
     corrections = np.einsum("sni,sij,snj->sn", away, shards.precisions, away, optimize=True) / 2
-    return shards.restore(sample_product(shards, count, thin, corrections, require_seed(seed)))
+    return shards.restore(sample_product(shards, shards.wanted(num_samples), thin, corrections, seed))

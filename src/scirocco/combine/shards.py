@@ -18,6 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from scirocco.core.checks import require_count
 from scirocco.core.trees import named_leaves
 
 
@@ -67,6 +68,12 @@ class Shards:
     def dimension(self) -> int:
         """Coordinates."""
         return self.values.shape[2]
+
+    def wanted(self, num_samples: int | None) -> int:
+        """How many draws to make: as many as a shard has, if it is not said."""
+        count = self.draws if num_samples is None else num_samples
+        require_count("num_samples", count)
+        return count
 
     @cached_property
     def means(self) -> np.ndarray:

@@ -42,8 +42,7 @@ def weierstrass(
     1.5 0.5
     """
     shards = Shards.of(draws)
-    count = shards.draws if num_samples is None else num_samples
-    require_count("num_samples", count)
+    count = shards.wanted(num_samples)
     most = max(20, int(np.sqrt(shards.draws))) if proposals is None else proposals
     require_count("proposals", most)
     _ = shards.precisions  # must not be singular
