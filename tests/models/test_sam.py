@@ -126,6 +126,41 @@ def test_the_variational_bound_rises():
     assert matched(found.topics).min() > max(0.97, matched(begin).min())
 
 
+def test_the_search_for_a_start_goes_on_while_it_is_worth_it(monkeypatch):
+    centre = ROWS.mean(axis=0) / np.linalg.norm(ROWS.mean(axis=0))
+    far = np.random.default_rng(0).normal(size=BETA.shape).astype(np.float32)
+    far /= np.linalg.norm(far, axis=1, keepdims=True)
+    rounds, fit = [], variational.fit
+
+    def counted(*args, **options):
+        rounds.append(options["steps"])
+        return fit(*args, **options)
+
+    monkeypatch.setattr(variational, "fit", counted)
+    search = lambda begin, **options: variational.search(ROWS, centre, begin, HYPER, batch_size=30, seed=0, **options)  # noqa: E731
+    found, seconds = search(far, steps=5000)
+    assert matched(found).min() > 0.97 > matched(far).min()
+    assert seconds > 0
+    assert rounds[:2] == [200, 400]
+    assert len(rounds) < 4  # the last one gained little
+    np.testing.assert_array_equal(search(far, steps=5000)[0], found)
+    rounds.clear()
+    search(far, steps=300)
+    assert rounds == [200, 100]
+    rounds.clear()
+    assert search(far, steps=10**6, max_seconds=0.3)[1] >= 0.3  # steps fall to zero with the time, then it ends
+    assert len(rounds) < 4
+
+
+def test_the_search_is_part_of_the_time():
+    model = sc.SphericalAdmixture(TOPICS, **SETTINGS, **QUICK | {"n_draws": 10**6, "thin": 5}, max_seconds=1.0)
+    model.fit(ROWS)
+    assert model.search_seconds_ > 0
+    assert model.trace_.meta["settings"]["max_seconds"] == pytest.approx(max(0.01, 1 - model.search_seconds_))
+    assert model.trace_.stopped
+    assert sc.SphericalAdmixture(TOPICS, start="k-means", **SETTINGS, **QUICK).fit(ROWS).search_seconds_ == 0
+
+
 @pytest.mark.slow
 def test_topics_that_are_alike_do_not_freeze_the_exact_sampler():
     """Twice as many topics as there are: those that share documents are stiff together."""
@@ -247,6 +282,7 @@ def test_tf_idf_of_the_source():
         (ROWS, {"alpha": [1.0, 2.0]}, "alpha must be a number or 3 of them"),
         (ROWS, {"alpha": -1.0}, "alpha must be"),
         (ROWS, {"method": "em"}, "method must be one of gsgnht"),
+        (ROWS, {"start": "random"}, "start must be one of variational, k-means"),
         (ROWS, {"concentration": 0.0}, "concentration must be"),
         (np.where(np.arange(WORDS) == 3, np.nan, ROWS), {}, "NaN"),
         (ROWS, {"method": "gmc-gibbs", "batch_size": 10}, "needs all data"),

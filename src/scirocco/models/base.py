@@ -30,6 +30,7 @@ from scirocco.sampling import GradientResumer, sample
 from scirocco.target import Target
 
 Self = TypeVar("Self", bound="GradientModel")
+LEAST_SECONDS = 0.01  # that a search for a start leaves to the chains
 
 
 class GradientModel(BaseEstimator):  # type: ignore[misc]
@@ -58,13 +59,16 @@ class GradientModel(BaseEstimator):  # type: ignore[misc]
     def _sample(
         self, target: Target, initial: Params | Callable[..., Params], default: Callable[[], Sampler], home: Home, *,
         blocks: Sequence[Block] = (), batch_size: int | float | None = None, seed: int, estimator: Any = None,
-        collect: Callable[[Params], Any] | None = None,
+        collect: Callable[[Params], Any] | None = None, spent: float = 0.0,
     ) -> None:  # fmt: skip
         """Run the chains, from their start or from checkpoints; sets ``trace_`` and ``posterior_``.
 
         ``default`` makes the model's own sampler, if none was given: its step size may need a start; ``estimator`` is
-        the model's own, ``collect`` as for ``sample``.
+        the model's own, ``collect`` as for ``sample``; of the budget so many seconds are ``spent``.
         """
+        seconds = self.max_seconds
+        if spent and seconds is not None:
+            seconds = max(seconds - spent, LEAST_SECONDS)
         rows = self.batch_size if self.batch_size is not None else batch_size
         if isinstance(rows, int | np.integer) and not isinstance(rows, bool):
             rows = min(int(rows), target.size)  # a setting for large data should not break a small subset of it
@@ -78,7 +82,7 @@ class GradientModel(BaseEstimator):  # type: ignore[misc]
                 target, default() if self.sampler is None else self.sampler, initial, num_samples=self.n_draws,
                 burn_in=self.burn_in, thin=self.thin, batch_size=rows, blocks=blocks, collect=collect,
                 estimator=estimator if self.estimator is None else self.estimator,
-                chains=self.n_chains, seed=seed, progress=self.verbose, path=home.path, max_seconds=self.max_seconds,
+                chains=self.n_chains, seed=seed, progress=self.verbose, path=home.path, max_seconds=seconds,
                 facts=home.facts(self),
             )  # fmt: skip
         self.posterior_ = self.trace_.posterior

@@ -52,10 +52,12 @@ from scirocco.target import Target
 SAMPLED = ("gsgnht", "sggmc")  # from minibatches
 IN_TURN = ("gmc-gibbs", "gmc-approximate")  # on all data
 VARIATIONAL = ("variational", "stochastic-variational")
+STARTS = ("variational", "k-means")
 UNIT = 1e-3  # how far from 1 the length of a row may be
 BYTES = 8 * 2**30  # of dense rows
 STEP = 0.3  # in units of the sd of a topic's direction
 QUIET = 0.5  # times the variance of a momentum: what the noise of one minibatch may add to it
+BATCH = 100  # documents of a minibatch
 NOISE_BATCHES, TINY = 8, 1e-12
 PIECE = 2**24  # numbers at a time
 
@@ -73,6 +75,9 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
     method : how topics are inferred. From minibatches "gsgnht", a thermostat, or "sggmc"; on all data "gmc-gibbs",
         topics and shares in turn, exact, or "gmc-approximate", several draws of the shares and a test that is only
         nearly right; and as baselines "variational" and "stochastic-variational", which give one point.
+    start : where chains begin. "variational": k-means, then stochastic variational inference, in rounds, as long as
+        they bring documents nearer to mixtures of topics; at most as many steps as a chain has, and at most half of
+        ``max_seconds``, of which they are a part. "k-means": there.
     share_draws, share_moves : draws of a document's shares that make a gradient, and moves before each of them.
     sampler : in place of the method's own, any sampler that moves on manifolds.
     batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, verbose : the run; see
@@ -82,6 +87,7 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
     ----------
     components_ : topics x words, the directions of the posterior means.
     posterior_ : draws of ``topics``, an ``xarray.Dataset``, chains put in one order.
+    search_seconds_ : what the search for a start took of the budget, compiling not counted.
     trace_ : the run; None for variational methods, whose ``bounds_`` are the evidence bounds.
 
     >>> import scirocco as sc
@@ -105,9 +111,9 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
     def __init__(
         self, n_topics: int = 20, *, alpha: Any = 10.0, concentration: float | None = None,
         topic_concentration: float | None = None, centre_concentration: float | None = None, method: str = "gsgnht",
-        share_draws: int = 2, share_moves: int = 2, sampler: Any = None, batch_size: int | float | None = None,
-        n_draws: int = 100, burn_in: int = 1000, thin: int = 10, n_chains: int = 2, max_seconds: float | None = None,
-        random_state: Any = None, verbose: bool = False,
+        start: str = "variational", share_draws: int = 2, share_moves: int = 2, sampler: Any = None,
+        batch_size: int | float | None = None, n_draws: int = 100, burn_in: int = 1000, thin: int = 10,
+        n_chains: int = 2, max_seconds: float | None = None, random_state: Any = None, verbose: bool = False,
     ) -> None:  # fmt: skip
         self.n_topics = n_topics
         self.alpha = alpha
@@ -115,6 +121,7 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         self.topic_concentration = topic_concentration
         self.centre_concentration = centre_concentration
         self.method = method
+        self.start = start
         self.share_draws = share_draws
         self.share_moves = share_moves
         self.sampler = sampler
@@ -139,6 +146,7 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         del y
         self._check_run()
         require_choice("method", self.method, (*SAMPLED, *IN_TURN, *VARIATIONAL))
+        require_choice("start", self.start, STARTS)
         for name in ("n_topics", "share_draws", "share_moves"):
             require_count(name, getattr(self, name))
         rows = self._rows(X, reset=True)
@@ -153,6 +161,9 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
             if home.path is not None:
                 raise ValueError(f"path is for runs that are sampled; method {self.method!r} has none")
             return self._fit_variational(rows, topics, seed, report)
+        self.search_seconds_ = 0.0
+        if self.start == "variational" and not home.begun:
+            topics, self.search_seconds_ = self._search(rows, topics, seed)
         self._fit_sampled(rows, topics, home, seed)
         self._settle()
         return self
@@ -220,6 +231,19 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
 
     # Fitting.
 
+    def _search(self, rows: np.ndarray, topics: np.ndarray, seed: int) -> tuple[np.ndarray, float]:
+        half = None if self.max_seconds is None else self.max_seconds / 2
+        with waiting("searching for a start", self.verbose or None):
+            return variational.search(
+                rows, self.centre_, topics, self._settings, batch_size=min(BATCH, self._batch(rows)), seed=seed,
+                steps=self.burn_in + self.thin * self.n_draws, max_seconds=half,
+            )  # fmt: skip
+
+    def _batch(self, rows: np.ndarray) -> int:
+        """Rows of a minibatch."""
+        size = BATCH if self.batch_size is None else self.batch_size
+        return batch_rows(min(size, len(rows)) if isinstance(size, int | np.integer) else size, len(rows))
+
     def _fit_sampled(self, rows: np.ndarray, topics: np.ndarray, home: Home, seed: int) -> None:
         hyper = self._settings
         own = partial(self._own_sampler, rows, topics, seed)
@@ -227,7 +251,7 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
             average = ShareAverage(hyper.alpha, hyper.kappa, hyper.power, self.share_draws, self.share_moves)
             self._sample(
                 marginal_target(rows, self.centre_, hyper), {"topics": jnp.asarray(topics)}, own, home, seed=seed,
-                estimator=average, batch_size=min(100, len(rows)),
+                estimator=average, batch_size=min(BATCH, len(rows)), spent=self.search_seconds_,
             )  # fmt: skip
             return
         draws = 1 if self.method == "gmc-gibbs" else self.share_draws
@@ -237,7 +261,7 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         block = shares_block(hyper, draws, self.share_moves)
         self._sample(
             joint_target(rows, self.centre_, hyper), {"topics": jnp.asarray(topics)} | held, own, home, seed=seed,
-            blocks=(block,), batch_size=len(rows), collect=_only_topics,
+            blocks=(block,), batch_size=len(rows), collect=_only_topics, spent=self.search_seconds_,
         )  # fmt: skip
 
     def _own_sampler(self, rows: np.ndarray, topics: np.ndarray, seed: int) -> Sampler:
@@ -260,8 +284,7 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
 
     def _noise(self, rows: np.ndarray, topics: np.ndarray, seed: int) -> np.ndarray:
         """The variance of a coordinate of each topic's gradient over minibatches, (topic, 1), measured at the start."""
-        size = self.batch_size if self.batch_size is not None else 100
-        batch = batch_rows(min(size, len(rows)) if isinstance(size, int | np.integer) else size, len(rows))
+        batch = self._batch(rows)
         if batch == len(rows):
             return np.zeros((len(topics), 1))
         rng = generator(seed, Purpose.NOISE_BATCHES)
@@ -275,10 +298,7 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
     def _fit_variational(self, rows: np.ndarray, topics: np.ndarray, seed: int, report: Any) -> SphericalAdmixture:
         import xarray as xr
 
-        batch = None
-        if self.method == "stochastic-variational":
-            size = 100 if self.batch_size is None else self.batch_size
-            batch = max(1, int(size * len(rows))) if isinstance(size, float) else int(size)
+        batch = self._batch(rows) if self.method == "stochastic-variational" else None
         with waiting("variational inference", self.verbose or None):
             found = variational.fit(
                 rows, self.centre_, topics, self._settings, batch_size=batch, seed=seed, max_seconds=self.max_seconds,

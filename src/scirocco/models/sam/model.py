@@ -56,7 +56,7 @@ def projections(topics: Array, rows: Array) -> tuple[Array, Array]:
 
 def marginal_target(rows: np.ndarray, centre: np.ndarray, hyper: Hyper) -> Target:
     """The topics alone. Gradients come from ``ShareAverage``; where a value is asked for, shares are the nearest."""
-    likelihood = Given(_at_nearest_shares, hyper)
+    likelihood = Given(at_nearest_shares, hyper)
     return Target(_prior(centre, hyper), likelihood, rows, batched=True, manifold={"topics": Sphere()})
 
 
@@ -68,7 +68,8 @@ def _log_prior_of(centre: tuple[float, ...], dtype: str, hyper: Hyper, params: P
     return log_prior(params["topics"], jnp.asarray(centre, dtype), hyper)
 
 
-def _at_nearest_shares(hyper: Hyper, params: Params, rows: Array) -> Array:
+def at_nearest_shares(hyper: Hyper, params: Params, rows: Array) -> Array:
+    """log p(v | beta, theta) of each row up to a constant, shares theta being those nearest to it."""
     dots, gram = projections(params["topics"], rows)
     theta = jax.lax.stop_gradient(start(dots, gram, jnp.asarray(hyper.kappa, dots.dtype)).theta)
     return hyper.kappa * cosine(theta, dots, gram)

@@ -1,4 +1,4 @@
-"""Mean-field variational inference for the spherical admixture model: the baseline of the samplers.
+"""Mean-field variational inference for the spherical admixture model: the baseline and the start of the samplers.
 
     q(beta_k) = vMF with natural parameter r_k,   q(theta_d) = Dirichlet(a_d),   q(mu) the best given these
     ELBO = G(|kappa_0 m + sigma sum_k E beta_k|) + sum_k H(r_k) + const
@@ -6,7 +6,8 @@
 
 with G = - log c_V and H(r) = G(|r|) - |r| A(|r|). The mean of the quotient is taken as the quotient of means, as
 Reisinger et al. (2010) do. Local parameters and topics rise along the gradient (Adam); the stochastic version sees a
-minibatch a step.
+minibatch a step. ``search`` is the start of the samplers: their steps are as long as the posterior is wide, and on a
+large corpus it is a long way to it.
 """
 
 from __future__ import annotations
@@ -23,16 +24,19 @@ from scirocco.core.interrupt import poll
 from scirocco.core.seeds import Purpose, generator
 from scirocco.core.types import Array
 from scirocco.directional import bessel_ratio, log_bessel_excess
-from scirocco.models.sam.model import Hyper, steepness
+from scirocco.models.sam.model import Hyper, at_nearest_shares, steepness
 from scirocco.models.sam.weights import start
 
 LOCAL_STEPS = 20  # of a document's own parameters, each time it is seen
 RATE = 0.3  # of Adam for topics, in units of a coordinate of a direction
 LOCAL_RATE = 0.2  # for logs of a_d
+ROUND = 200  # steps of the first round of a search
+SMALL = 0.1  # times all that a search has gained: a round that gains less is the last
+SCORED = 1000  # documents that say what a round has gained
 
 
 class Found(NamedTuple):
-    """The mean directions of the topics, and the bound after each report."""
+    """The mean directions of the topics, the bound after each step, and the seconds, compiling not counted."""
 
     topics: np.ndarray
     bounds: list[float]
@@ -43,7 +47,7 @@ def fit(
     rows: np.ndarray, centre: np.ndarray, topics: np.ndarray, hyper: Hyper, *, batch_size: int | None, steps: int,
     seed: int, max_seconds: float | None = None, report: Any = None,
 ) -> Found:  # fmt: skip
-    """From topics; with a ``batch_size`` stochastic. ``report(seconds, topics)`` is called now and then."""
+    """From topics; with a ``batch_size`` stochastic. ``report(seconds, topics)`` is called after each step."""
     import optax
 
     began = time.perf_counter()
@@ -54,9 +58,10 @@ def fit(
     optimizer = optax.scale_by_adam()
     state = optimizer.init(natural / unit)
     rng = generator(seed, Purpose.SEARCH_ROWS)
-    local = jnp.zeros((size, len(topics)), jnp.float32)
+    local = np.zeros((size, len(topics)), np.float32)
     seen = np.zeros(size, bool)
     bounds: list[float] = []
+    ready = time.perf_counter()
     for step in range(steps):
         poll()
         spent = 0.0 if max_seconds is None else (time.perf_counter() - began) / max_seconds
@@ -64,19 +69,50 @@ def fit(
         rate = RATE / np.sqrt(rows.shape[1]) * (1 + np.cos(np.pi * min(1.0, max(step / steps, spent)))) / 2
         chosen = np.arange(size) if batch == size else rng.choice(size, batch, replace=False)
         data = jnp.asarray(rows[chosen])
-        mine = jnp.where(jnp.asarray(seen[chosen])[:, None], local[chosen], _begun(natural, data, hyper))
+        mine = jnp.where(seen[chosen][:, None], local[chosen], _begun(natural, data, hyper))
         mine = _local(natural, mine, data, hyper)
-        local, seen[chosen] = local.at[chosen].set(mine), True
+        local[chosen], seen[chosen] = mine, True
         bound, slope = _bound(natural, mine, data, jnp.asarray(centre), hyper, size / batch)
         change, state = optimizer.update(slope * unit / size, state)
         natural = natural + rate * change * unit
         bounds.append(float(bound))
+        if step == 0:
+            began += time.perf_counter() - ready  # this one was compiled
         seconds = time.perf_counter() - began
         if report is not None:
             report(seconds, np.asarray(_direction(natural)))
         if max_seconds is not None and seconds > max_seconds:
             break
     return Found(np.asarray(_direction(natural)), bounds, time.perf_counter() - began)
+
+
+def search(
+    rows: np.ndarray, centre: np.ndarray, topics: np.ndarray, hyper: Hyper, *, batch_size: int, steps: int, seed: int,
+    max_seconds: float | None = None,
+) -> tuple[np.ndarray, float]:  # fmt: skip
+    """Topics to sample from, and the seconds it took: rounds, each twice as long as the last, while they are worth it.
+
+    What a round is worth is seen on some documents, with the shares that are nearest; all rounds together make at most
+    ``steps`` steps.
+    """
+    some = generator(seed, Purpose.NOISE_BATCHES).choice(len(rows), min(len(rows), SCORED), replace=False)
+
+    def score(topics: np.ndarray) -> float:
+        return float(jnp.mean(at_nearest_shares(hyper, {"topics": jnp.asarray(topics)}, jnp.asarray(rows[some]))))
+
+    length, spent = min(ROUND, steps), 0.0
+    first = value = score(topics)
+    while length and (max_seconds is None or spent < max_seconds):
+        left = None if max_seconds is None else max_seconds - spent
+        found = fit(rows, centre, topics, hyper, batch_size=batch_size, steps=length, seed=seed, max_seconds=left)
+        gain, spent = score(found.topics) - value, spent + found.seconds
+        if gain > 0:
+            topics, value = found.topics, value + gain
+        if gain <= SMALL * (value - first):
+            break
+        steps -= length
+        length = min(2 * length, steps)
+    return topics, spent
 
 
 def _direction(natural: Array) -> Array:
