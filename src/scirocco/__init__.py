@@ -35,6 +35,7 @@ _WHERE = {
     "GeodesicSGNHT": "samplers",
     "SGGMC": "samplers",
     "GMC": "samplers",
+    "NUTS": "samplers",
     "GradientNoise": "samplers",
     "Matrix": "samplers",
     "Plain": "estimators",
@@ -91,6 +92,7 @@ _MODULES = {
 __all__ = [
     "GMC",
     "LDA",
+    "NUTS",
     "PSGLD",
     "SAGA",
     "SCIR",
@@ -204,6 +206,7 @@ if TYPE_CHECKING:
     from scirocco.run import DivergenceError, Trace, resume
     from scirocco.samplers import (
         GMC,
+        NUTS,
         PSGLD,
         SGGMC,
         SGHMC,

@@ -94,6 +94,7 @@ def check_sampler(sampler: Sampler, *, bad: dict[str, Any] | None = None) -> Non
             assert _structure(found) == _structure(START), f"{method} must answer for each parameter"
     # A step that needs all data gets all.
     rows: dict[str, Any] = {"batch_size": None} if sampler.full_data else {}
+    rows["burn_in"] = max(RUN["burn_in"], sampler.warm_up)
     flat = _check_resume(lambda **options: sample(TARGET, sampler, START, **options | rows))
     if sampler.geodesic:
         _check_geodesic(sampler, rows, flat)

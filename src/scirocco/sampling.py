@@ -222,6 +222,12 @@ def prepare(
     target: Target, parts: Parts, settings: dict[str, Any], known: dict[str, Any], begun: bool, progress: bool | None
 ) -> Prepared:
     """Tune, if that is wanted and not done; ``known`` is what the description of the run has of it."""
+    warm_up = getattr(parts.sampler, "warm_up", 0)
+    if settings["burn_in"] < warm_up:
+        raise ValueError(
+            f"burn_in must be at least {warm_up}, the steps in which {type(parts.sampler).__name__} adapts; "
+            f"got {settings['burn_in']}"
+        )
     if automatic(getattr(parts.sampler, "step_size", None)) is None:
         return Prepared(target, parts, settings["batch_size"])
     if begun and not is_opaque(known.get("tuned", {"opaque": "nothing"})):

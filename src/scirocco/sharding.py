@@ -119,7 +119,8 @@ def sample_shards(
     """Sample the posteriors of shards of the data and combine their draws.
 
     ``shards`` is their number, ``method`` one of ``scirocco.combine``'s, ``chains`` those of each shard; the other
-    arguments are those of ``sample``, for each shard. With ``GMC`` every step sees a whole shard, and its law is exact.
+    arguments are those of ``sample``, for each shard. With ``NUTS()`` or ``GMC("auto")`` every step sees a whole shard,
+    and its law is exact.
 
     >>> import jax.numpy as jnp, numpy as np, scirocco as sc
     >>> x = np.random.default_rng(0).normal(1.0, 1.0, 4000).astype(np.float32)

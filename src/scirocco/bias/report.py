@@ -231,7 +231,8 @@ def bias_report(
     temperature = float(at(sampler.temperature, state.step))
     if temperature <= 0 or hasattr(sampler.temperature, "explore"):  # cycles have no stationary law
         return None
-    h = np.mean([np.mean(np.asarray(leaf)) for leaf in jax.tree.leaves(at(sampler.step_size, state.step))])
+    current = getattr(state, "step_size", sampler.step_size)  # some adapt it
+    h = np.mean([np.mean(np.asarray(leaf)) for leaf in jax.tree.leaves(at(current, state.step))])
     if sampler.full_data:  # a Metropolis-Hastings test leaves no error, and there are no minibatches
         none = {name: np.zeros(v.shape) for name, v in noise.items()}
         return BiasReport(none, none, float(h), started_apart=started_apart, **worst_rhat(r_hat))

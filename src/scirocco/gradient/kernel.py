@@ -213,7 +213,7 @@ def _require_parts(target: object, sampler: object, estimator: object, batching:
     if isinstance(sampler, str):
         raise ValueError(
             f"unknown sampler name {sampler!r}: give a sampler with its settings, one of "
-            "SGLD, PSGLD, SGHMC, SGNHT, UnderdampedLangevin, SGGMC, GeodesicSGNHT, GMC or a Recipe, such as "
+            "SGLD, PSGLD, SGHMC, SGNHT, UnderdampedLangevin, SGGMC, GeodesicSGNHT, GMC, NUTS or a Recipe, such as "
             "scirocco.SGLD(step_size=1e-4)"
         )
     if isinstance(sampler, type):

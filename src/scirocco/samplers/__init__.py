@@ -6,6 +6,7 @@ from scirocco.samplers.geodesic_sghmc import SGGMC, GeodesicSGHMC
 from scirocco.samplers.geodesic_sgnht import GeodesicSGNHT
 from scirocco.samplers.gmc import GMC
 from scirocco.samplers.noise import GradientNoise
+from scirocco.samplers.nuts import NUTS
 from scirocco.samplers.preconditioned import Preconditioned, Scale
 from scirocco.samplers.psgld import PSGLD
 from scirocco.samplers.rescaled import Rescaled
@@ -16,6 +17,7 @@ from scirocco.samplers.underdamped import UnderdampedLangevin
 
 __all__ = [
     "GMC",
+    "NUTS",
     "PSGLD",
     "SGGMC",
     "SGHMC",

@@ -31,6 +31,11 @@ class Around(Sampler):
         return int(self.sampler.inner_steps)
 
     @property
+    def warm_up(self) -> int:  # type: ignore[override]
+        """Steps in which the inner sampler adapts."""
+        return int(self.sampler.warm_up)
+
+    @property
     def independent_draws(self) -> bool:  # type: ignore[override]
         """Whether the inner sampler relies on independent minibatches."""
         return bool(self.sampler.independent_draws)

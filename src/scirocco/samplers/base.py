@@ -95,6 +95,9 @@ class Sampler:
     full_data: ClassVar[bool] = False
     """Whether each step needs all data, as a Metropolis-Hastings test does, and values: see ``Gradient.difference``."""
 
+    warm_up: int = 0
+    """Steps in which the method still adapts, part of the burn-in."""
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         part(program_part(cls))

@@ -1,0 +1,190 @@
+"""The No-U-Turn sampler of BlackJAX as one of ours: for the runner, its checkpoints, and the shards of data.
+
+    p ~ N(0, M),    leapfrog steps of size h to both sides, doubled until the trajectory turns back,
+    the new point drawn from the trajectory by its weights exp(-H)
+
+Exact, on all data: Hoffman and Gelman (2014), with multinomial draws (Betancourt 2017). During the first ``adaptation``
+steps h follows the acceptance by dual averaging and M^-1 the variances of the draws in windows that double, Stan's
+scheme; after them both are fixed, and only then are draws those of the posterior. U is taken relative to the position
+at which the step begins, summed from differences row by row, which single precision can hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from scirocco.core.checks import require_count
+from scirocco.core.keys import Use, fold
+from scirocco.core.types import Array, Gradient, Key, Params, Setting
+from scirocco.manifolds import FLAT, Geometry
+from scirocco.samplers.base import Info, Sampler, at, automatic, potential_difference, require_positive
+
+
+class NUTSState(NamedTuple):
+    """The parameters, the step count, h, what adapts h and M^-1, and what the last trajectory was like."""
+
+    position: Params
+    step: Array
+    step_size: Array
+    averaging: Any
+    variances: Any
+    acceptance: Array
+    leapfrog_steps: Array
+    diverging: Array
+
+
+@dataclass(frozen=True)
+class NUTS(Sampler):
+    """The No-U-Turn sampler (``pip install scirocco[nuts]``); ``step_size`` is the first h, which then adapts.
+
+    ``adaptation`` steps are part of the burn-in, which must not be shorter. ``acceptance`` is what h is adapted to,
+    ``dense`` makes M a full matrix, ``doublings`` bounds a trajectory by 2^doublings leapfrog steps.
+
+    >>> import jax.numpy as jnp, scirocco as sc
+    >>> target = sc.Target(lambda m: -m**2 / 2, lambda m, x: -(x - m)**2 / 2, jnp.arange(10.0))
+    >>> trace = sc.sample(target, NUTS(), jnp.array(0.0), num_samples=500, chains=2)
+    >>> bool(abs(trace.posterior["theta"].mean() - 45 / 11) < 0.1)
+    True
+    """
+
+    full_data: ClassVar[bool] = True
+
+    step_size: Setting = 1.0
+    adaptation: int = 500
+    acceptance: float = 0.8
+    dense: bool = False
+    doublings: int = 10
+    temperature: Setting = 1.0
+
+    def __post_init__(self) -> None:
+        if (
+            automatic(self.step_size) is not None
+            or callable(self.step_size)
+            or len(jax.tree.leaves(self.step_size)) > 1
+        ):
+            raise TypeError(f"step_size must be one number, where the adaptation begins; got {self.step_size!r}")
+        require_positive("step_size", self.step_size)
+        require_count("adaptation", self.adaptation, 0)
+        require_count("doublings", self.doublings)
+        if isinstance(self.acceptance, bool) or not isinstance(self.acceptance, int | float):
+            raise TypeError(f"acceptance must be a number; got {self.acceptance!r}")
+        if not 0 < self.acceptance < 1:
+            raise ValueError(f"acceptance must lie between 0 and 1; got {self.acceptance!r}")
+        require_positive("temperature", self.temperature)
+        _blackjax()
+
+    @property
+    def warm_up(self) -> int:  # type: ignore[override]
+        """The steps of the adaptation."""
+        return self.adaptation
+
+    def init(self, key: Key, position: Params) -> NUTSState:
+        """Start at ``position``, M being the identity."""
+        del key
+        x = _vector(position)[0]
+        averaging, variances = self._adapting()
+        h, zero = jnp.asarray(self.step_size, jnp.float32), jnp.zeros((), jnp.float32)
+        rate, spread = (_arrays(part, x.dtype) for part in (averaging.init(h), variances.init(x.size)))
+        return NUTSState(position, jnp.int32(0), h, rate, spread, jnp.ones((), jnp.float32), zero, zero)
+
+    def step(self, key: Key, state: NUTSState, gradient: Gradient) -> tuple[NUTSState, Info]:
+        """A trajectory, and while there is adaptation left what it says of h and M."""
+        nuts = _blackjax().nuts
+        temperature = at(self.temperature, state.step)
+        x, restored = _vector(state.position)
+
+        def log_density(x: Array) -> Array:
+            return -potential_difference(gradient, state.position, restored(x)).astype(x.dtype) / temperature
+
+        begun = nuts.init(x, log_density)
+        end, found = nuts.build_kernel()(
+            fold(key, Use.NOISE), begun, log_density, state.step_size, state.variances.inverse_mass_matrix,
+            self.doublings,
+        )  # fmt: skip
+        seen = (found.acceptance_rate, found.num_integration_steps, found.is_divergent)
+        last = NUTSState(
+            restored(end.position), state.step + 1, state.step_size, state.averaging, state.variances,
+            *(value.astype(jnp.float32) for value in seen),
+        )  # fmt: skip
+        steepness = jnp.linalg.norm(begun.logdensity_grad) * temperature
+        adapted = self._adapted(last, end.position) if self.adaptation else last
+        return adapted, Info(state.step_size, steepness.astype(jnp.float32))
+
+    def _adapting(self) -> tuple[_Adaptation, _Adaptation]:
+        """Of h and of M^-1."""
+        adaptation = _blackjax().adaptation
+        return (
+            _Adaptation(*adaptation.step_size.dual_averaging_adaptation(self.acceptance)),
+            _Adaptation(*adaptation.mass_matrix.mass_matrix_adaptation(not self.dense)),
+        )
+
+    def _adapted(self, state: NUTSState, x: Array) -> NUTSState:
+        """After a step; as it is when the adaptation is over."""
+        averaging, variances = self._adapting()
+        plan = _blackjax().adaptation.window_adaptation.build_schedule(self.adaptation)
+        slow, ends = plan[jnp.minimum(state.step, self.adaptation) - 1]
+        rate = averaging.update(state.averaging, jnp.nan_to_num(state.acceptance))
+        spread = _chosen(slow, variances.update(state.variances, x), state.variances)
+        rate, spread = _chosen(ends, (averaging.init(averaging.final(rate)), variances.final(spread)), (rate, spread))
+        h = jnp.where(state.step == self.adaptation, averaging.final(rate), jnp.exp(rate.log_step_size))
+        adapted = state._replace(step_size=h.astype(jnp.float32), averaging=rate, variances=spread)
+        return NUTSState(*_chosen(state.step <= self.adaptation, adapted, state))
+
+    def stats(self, state: NUTSState, geometry: Geometry = FLAT) -> dict[str, Array]:
+        """Acceptance, leapfrog steps and whether the energy went astray, of the last trajectory."""
+        del geometry
+        return {"acceptance": state.acceptance, "n_steps": state.leapfrog_steps, "diverging": state.diverging}
+
+    def stationary_variance(self, state: NUTSState, precision: Params, noise: Params, epoch: float = np.inf) -> Params:
+        """T / lambda."""
+        del noise, epoch
+        temperature = float(at(self.temperature, state.step))
+        return jax.tree.map(lambda lam: temperature / np.asarray(lam), precision)
+
+    def injected_noise(self, state: NUTSState, like: Params) -> Params:
+        """2 T / h^2, of momenta that are new each time."""
+        temperature = at(self.temperature, state.step)
+        return jax.tree.map(lambda _: 2 * temperature / state.step_size**2, like)
+
+    def drift_scale(self, state: NUTSState, like: Params) -> Params:
+        """h^2, as for SGHMC."""
+        return jax.tree.map(lambda _: state.step_size**2, like)
+
+
+class _Adaptation(NamedTuple):
+    init: Any
+    update: Any
+    final: Any
+
+
+def _blackjax() -> Any:
+    try:
+        import blackjax
+        import blackjax.adaptation.mass_matrix
+        import blackjax.adaptation.step_size
+        import blackjax.adaptation.window_adaptation
+    except ImportError as error:
+        raise ImportError("NUTS is BlackJAX's: pip install 'scirocco[nuts]'") from error
+    return blackjax
+
+
+def _vector(position: Params) -> tuple[Array, Callable[[Array], Params]]:
+    """The parameters in one row, in single precision at least, and the way back."""
+    flat, unravel = ravel_pytree(position)
+    return flat.astype(jnp.promote_types(flat.dtype, jnp.float32)), lambda x: unravel(x.astype(flat.dtype))
+
+
+def _arrays(tree: Any, dtype: Any) -> Any:
+    """Numbers as arrays, those that are no counts of this dtype."""
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype if jnp.result_type(leaf).kind == "f" else jnp.int32), tree)
+
+
+def _chosen(condition: Array, first: Any, second: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b).astype(jnp.asarray(b).dtype), first, second)
