@@ -21,6 +21,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from scipy.ndimage import gaussian_filter
 
 import scirocco as sc
 from scirocco.batches import Batch, Batching
@@ -220,6 +221,14 @@ def boxes(axes: Axes, kinds: dict[str, tuple[Sequence[np.ndarray], str]]) -> Non
             box.set(facecolor=colour, linewidth=0.6)
         made["boxes"][0].set_label(label)
         axes.set_xticks(range(len(values)), [str(1 + i) for i in range(len(values))])
+
+
+def contours(axes: Axes, draws: np.ndarray, bins: tuple[np.ndarray, np.ndarray], colour: str) -> None:
+    """Of a smoothed histogram of draws of the plane, at 10 to 90 % of its maximum."""
+    density = gaussian_filter(np.histogram2d(*draws.T, bins)[0], 1.5)
+    middle = [(edges[1:] + edges[:-1]) / 2 for edges in bins]
+    axes.contour(*middle, density.T, levels=density.max() * np.array([0.1, 0.3, 0.5, 0.7, 0.9]), colors=colour,
+                 linewidths=1)  # fmt: skip
 
 
 def tidy(axes: Axes, title: str, x: str, y: str, *, legend: str | None = "best") -> None:

@@ -39,8 +39,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from common import COLOURS, INK, Claim
-from matplotlib.axes import Axes
-from scipy.ndimage import gaussian_filter
 from six_samplers_logistic import COLOUR, CONTROLLED, IN_TURN, METHODS, PLAIN, cost, descend, follow
 
 import scirocco as sc
@@ -55,7 +53,7 @@ MODES: dict[str, Any] = {
 }
 EVERY = (*METHODS, IN_TURN, SMALLER)
 LINE = np.full(2, 0.5**0.5)  # through the two means
-EDGES = np.linspace(-1.0, 1.5, 26)
+EDGES, BINS = np.linspace(-1.0, 1.5, 26), np.linspace(-1.2, 1.7, 88)
 
 
 class Results(NamedTuple):
@@ -249,24 +247,16 @@ def draw(results: Results, path: Path) -> None:
     figure = common.picture(16, 8)
     order = (*PLAIN, SMALLER, *CONTROLLED, IN_TURN)
     for axes, method in zip(figure.subplots(2, 4, sharex=True, sharey=True).ravel(), order, strict=True):
-        _contours(axes, everyone(results.truth), INK)
+        common.contours(axes, everyone(results.truth), (BINS, BINS), INK)
         axes.plot([], [], color=INK, label="NUTS, all data")
         share, colour = results.crossed(method)[0], COLOUR.get(method, COLOURS[3])
         if np.isfinite(share):
-            _contours(axes, results.draws[method][0, :, 0], colour)
+            common.contours(axes, results.draws[method][0, :, 0], (BINS, BINS), colour)
             axes.plot([], [], color=colour, label=method)
         axes.set(xlim=(-0.7, 1.2), ylim=(-0.7, 1.2))
         found = f"{100 * share:.0f} % in the lesser component" if np.isfinite(share) else "diverges"
         common.tidy(axes, f"{method}: {found}", r"first coordinate of $\theta_1$", "second coordinate")
     figure.savefig(path)
-
-
-def _contours(axes: Axes, draws: np.ndarray, colour: str) -> None:
-    bins = np.linspace(-1.2, 1.7, 88)
-    density = gaussian_filter(np.histogram2d(*draws.T, (bins, bins))[0], 1.5)
-    middle = (bins[1:] + bins[:-1]) / 2
-    axes.contour(middle, middle, density.T, levels=density.max() * np.array([0.1, 0.3, 0.5, 0.7, 0.9]), colors=colour,
-                 linewidths=1)  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> None:
