@@ -9,7 +9,7 @@ import xarray as xr
 from scipy import stats
 
 import scirocco as sc
-from scirocco.combine.density import FREEDOM, KernelMixture
+from scirocco.combine.density import KernelMixture
 from scirocco.combine.kernels import bandwidth
 from scirocco.combine.shards import Shards
 
@@ -249,6 +249,4 @@ def test_the_kernel_mixture_is_a_density_with_the_moments_of_the_draws():
     np.testing.assert_allclose(shares[1:-1], 0.05, atol=0.006)
     assert found.width < 0.5  # two modes need narrow kernels
     normal = KernelMixture.fitted(rng.normal(size=(1000, 20)))
-    assert normal.width == pytest.approx(
-        np.sqrt((FREEDOM - 2) / FREEDOM), rel=0.3
-    )  # one law is enough for a normal one
+    assert normal.width > 0.8  # one law is enough for a normal one

@@ -29,7 +29,7 @@ from scirocco.core.types import Params
 from scirocco.target import Target
 
 FEWEST = 100  # effective draws, for a reweighted answer
-NEAR = 0.1  # sds, and share of an sd: an error of the combined answer that is small
+NEAR = 0.25  # sds, and share of an sd: an error of the combined answer that is small
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +43,8 @@ class Certificate:
     """How far the combined mean is from the reweighted one, of the worst coordinate, in sds."""
     stretch: float
     """The combined sd over the reweighted one, less 1, of the worst coordinate."""
+    doubt: float
+    """Two standard errors of ``shift`` and ``stretch``, of the coordinate of which least is known."""
     mean: Any
     """Posterior means by the weights, in the form of one draw."""
     sd: Any
@@ -60,9 +62,8 @@ class Certificate:
 
     @property
     def trusted(self) -> bool:
-        """Whether the combined draws are right as they are, within a tenth of an sd."""
-        error = 4 / np.sqrt(max(self.effective, 1.0))  # of the weighted answer itself
-        return self.reliable and self.shift < NEAR + error and abs(self.stretch) < NEAR + error
+        """Whether the combined draws are right as they are, within a quarter of an sd beyond doubt."""
+        return self.reliable and max(self.shift, abs(self.stretch)) + self.doubt < NEAR
 
     @property
     def verdict(self) -> str:
@@ -72,7 +73,7 @@ class Certificate:
         if self.reliable:
             return (
                 f"trust the reweighted answer: the combined one is off by {self.shift:.2f} sds in a mean and by "
-                f"{self.stretch:+.0%} in an sd"
+                f"{self.stretch:+.0%} in an sd, give or take {self.doubt:.2f}"
             )
         if self.diagnosis is not None and self.diagnosis.warnings:
             return self.diagnosis.warnings[0]
@@ -114,28 +115,45 @@ def certify(
     if not target.geometry.flat:
         raise ValueError("a certificate needs parameters that are free: on manifolds kernels have no density here")
     params = _parameters(draws, like)
-    shards = Shards.of([params, params])  # looks at them, and knows the way back
+    shards = Shards.single(params)
     flat = shards.values[0]
     if len(flat) <= flat.shape[1] + 1:
         raise ValueError(f"{len(flat)} draws are too few for a density in {flat.shape[1]} dimensions")
     _ = shards.precisions  # must not be singular
     proposal = KernelMixture.fitted(flat)
     places = shards.restore(proposal.sample(num_samples, generator(require_seed(seed), Purpose.CERTIFICATE)))
-    points = Shards.of([places, places]).values[0]  # as they are in the precision of the parameters
+    points = Shards.single(places).values[0]  # as they are in the precision of the parameters
 
     def one(coordinates: np.ndarray) -> Any:
         return jax.tree.map(lambda leaf: leaf[0], shards.restore(coordinates[None]))
 
     logs = target.log_posteriors(places, one(flat.mean(axis=0))) - proposal.log_density(points)
     weights, k_hat = _smoothed(logs)
-    mean = weights @ points
-    sd = np.sqrt(weights @ (points - mean) ** 2)
-    shift = np.max(np.abs(flat.mean(axis=0) - mean) / sd)
-    stretch = flat.std(axis=0) / sd - 1
+    mean, mean_error = _expected(weights, points, proposal.mean)
+    variance, variance_error = _expected(
+        weights, (points - mean) ** 2, proposal.variances + (proposal.mean - mean) ** 2
+    )
+    sd = np.sqrt(np.maximum(variance, np.finfo(float).tiny))
+    shift, stretch = np.abs(flat.mean(axis=0) - mean) / sd, flat.std(axis=0) / sd - 1
+    doubt = 2 * max(np.max(mean_error / sd), np.max(variance_error / (2 * variance)))
     return Certificate(
-        k_hat, float(1 / np.sum(weights**2)), float(shift), float(stretch[np.argmax(np.abs(stretch))]), one(mean),
-        one(sd), places, weights, diagnosis,
+        k_hat, float(1 / np.sum(weights**2)), float(np.max(shift)), float(stretch[np.argmax(np.abs(stretch))]),
+        float(doubt), one(mean), one(sd), places, weights, diagnosis,
     )  # fmt: skip
+
+
+def _expected(weights: np.ndarray, values: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Weighted means of columns and their standard errors.
+
+    ``known`` are the means under q, which the points have with an error; what of it is in the answer is taken off. If
+    q is the posterior nothing else is, and the answer is exact.
+    """
+    plain = weights @ values
+    influence = len(weights) * weights[:, None] * (values - plain)
+    centred = values - values.mean(axis=0)
+    slope = np.mean(influence * centred, axis=0) / np.maximum(np.mean(centred**2, axis=0), np.finfo(float).tiny)
+    error = np.sqrt(np.mean((influence - slope * centred) ** 2, axis=0) / len(weights))
+    return plain - slope * (values.mean(axis=0) - known), error
 
 
 def _parameters(draws: Any, like: Params) -> Any:

@@ -39,6 +39,15 @@ class Shards:
         shards = list(draws)
         if len(shards) < 2:
             raise ValueError(f"draws must hold those of two shards or more; got {len(shards)}")
+        return cls._looked_at(shards)
+
+    @classmethod
+    def single(cls, draws: Any) -> Shards:
+        """Draws of one law."""
+        return cls._looked_at([draws])
+
+    @classmethod
+    def _looked_at(cls, shards: list[Any]) -> Shards:
         found = [_leaves(shard, number) for number, shard in enumerate(shards)]
         shapes = [{name: leaf.shape[1:] for name, leaf in leaves.items()} for leaves in found]
         for number, shape in enumerate(shapes):
