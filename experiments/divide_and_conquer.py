@@ -382,7 +382,7 @@ def draw(results: Results, path: Path) -> None:
     axes = figure.add_subplot(panels[3:, 3 * third :])
     names = [name for name in results if name.startswith("normal")]
     for method in METHODS:
-        axes.plot([int(name[8:]) for name in names], [results[name].median(method) for name in names], "o-",
+        axes.plot([int(name[8:]) for name in names], [results[name].median(method) for name in names], marker="o",
                   color=COLOUR[method], linestyle="--" if method in REWEIGHTED else "-", label=method)  # fmt: skip
     axes.set_xscale("log")
     axes.set_yscale("symlog", linthresh=0.1)

@@ -77,7 +77,7 @@ def test_a_normal_law_in_many_dimensions_is_trusted():
 
 def test_doubt_is_no_reason_to_trust():
     """The mean and the sds may seem right by chance: they must be so beyond doubt."""
-    found = Certificate(0.3, 120.0, 0.05, 0.02, 0.17, 0.0, 1.0, np.zeros(1000), np.full(1000, 1e-3))
+    found = Certificate(0.3, 120.0, 0.1, 0.02, 0.17, 0.0, 1.0, np.zeros(1000), np.full(1000, 1e-3))
     assert found.reliable
     assert not found.trusted
     assert "give or take 0.17" in found.verdict
