@@ -34,5 +34,5 @@ def consensus(draws: Iterable[Any], weights: str = "full") -> Any:
         shards.require_spread()
         own = 1 / shards.values.var(axis=1)
         return shards.restore(np.einsum("sni,si->ni", shards.values, own / own.sum(axis=0)))
-    total = np.linalg.inv(shards.precisions.sum(axis=0))
-    return shards.restore(np.einsum("ij,sjk,snk->ni", total, shards.precisions, shards.values, optimize=True))
+    shares = np.linalg.inv(shards.precisions.sum(axis=0)) @ shards.precisions
+    return shards.restore(np.sum(shards.values @ np.swapaxes(shares, 1, 2), axis=0))

@@ -58,8 +58,7 @@ class Shards:
                 )
         flat = [_flat(leaves, number) for number, leaves in enumerate(found)]
         fewest = min(len(one) for one in flat)
-        # Evenly thinned to as many as the shard with the fewest has.
-        flat = [one[np.linspace(0, len(one) - 1, fewest).astype(int)] for one in flat]
+        flat = [_thinned(one, fewest) for one in flat]
         flat.sort(key=lambda one: hashlib.sha256(np.ascontiguousarray(one).data).digest())
         return cls(np.stack(flat), _coordinates(shapes[0]), _restorer(shards[0], found[0]))
 
@@ -94,7 +93,7 @@ class Shards:
     def covariances(self) -> np.ndarray:
         """Of each shard, (shard, coordinate, coordinate)."""
         centred = self.values - self.means[:, None]
-        found: np.ndarray = np.einsum("sni,snj->sij", centred, centred) / (self.draws - 1)
+        found: np.ndarray = np.swapaxes(centred, 1, 2) @ centred / (self.draws - 1)
         return found
 
     @cached_property
@@ -180,6 +179,11 @@ def _flat(leaves: dict[str, np.ndarray], number: int) -> np.ndarray:
     if flat.shape[1] == 0:
         raise ValueError(f"shard {number} has no coordinates")
     return flat
+
+
+def _thinned(draws: np.ndarray, count: int) -> np.ndarray:
+    """So many of them, evenly."""
+    return draws if len(draws) == count else draws[np.linspace(0, len(draws) - 1, count).astype(int)]
 
 
 def _coordinates(shapes: dict[str, tuple[int, ...]]) -> tuple[str, ...]:
