@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -198,7 +199,12 @@ def shard_of(target: Target, number: int, count: int) -> Target:
 
 
 def _shared_prior(log_prior: Callable[[Params], Any], count: int, params: Params) -> Array:
-    return jnp.asarray(log_prior(params)) / count
+    value = log_prior(params)
+    if not isinstance(value, int | float | np.ndarray | np.generic | jax.Array):
+        raise TypeError(
+            f"log_prior must return the log density of the prior, of which every shard gets a share; got {value!r}"
+        )
+    return jnp.asarray(value) / count
 
 
 class ShardsResumer(Resumer):

@@ -128,5 +128,7 @@ def test_bad_runs_of_shards(options, words):
     curved = sc.Target(log_prior, log_likelihood, ROWS, manifold={"m": sc.manifolds.Sphere()})
     with pytest.raises(ValueError, match="parameters on a manifold cannot be combined"):
         sc.sample_shards(curved, sc.GMC(0.01), START, **SETTINGS)
+    with pytest.raises(TypeError, match=r"log_prior must return the log density of the prior.*a share; got None"):
+        sc.sample_shards(sc.Target(lambda p: None, log_likelihood, ROWS), sc.GMC(0.01), START, **SETTINGS)
     with pytest.raises(TypeError, match=r"target must be a scirocco\.Target"):
         sc.sample_shards(log_prior, sc.GMC(0.01), START)
