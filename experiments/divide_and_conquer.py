@@ -18,9 +18,9 @@ the cost of SGHMC is not worth it. Beside them here: ``swiss``, and consensus an
 (``sc.combine.certify``), and whether the certificates saw every failure.
 
 The divergence is the estimate from distances to nearest neighbours (Wang, Kulkarni and Verdu 2009, the fifth one), of
-the truth from the answer, 2,000 draws each: of the two directions the one that sees a missed mode. Of answers
-that are too narrow it is too low, by half or so. That of a second NUTS run is the floor; what lies above it is the 'excess', and an answer fails if it is
-more than 0.1.
+the truth from the answer, 2,000 draws each: of the two directions the one that sees a missed mode. Of answers that are
+too narrow it is too low, by half or so. That of a second NUTS run is the floor; what lies above it is the 'excess', and
+an answer fails if it is more than 0.1.
 
 What differs: the source does not print the data's parameters. Here nu = 3 and the scale [[1, 0.5], [0.5, 1]]; means
 (0, 0) and (0.3, 0.3) (the modes overlap and are seen; see ``gaussian_mixture.py`` on other distances) and priors
