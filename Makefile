@@ -34,6 +34,7 @@ bench: $(VENV)/.bench results/covertype_reference.npz
 	$(BIN)/python benchmarks/simplex_engine.py
 	$(BIN)/python benchmarks/geodesic.py --peers
 	$(BIN)/python benchmarks/vmf_mixture.py
+	$(BIN)/python benchmarks/combine.py
 	$(BIN)/python benchmarks/lda.py
 	$(BIN)/python benchmarks/lda_speed.py
 	$(BIN)/python benchmarks/lda_scaling.py
@@ -56,6 +57,7 @@ experiments: $(VENV)/.dev
 	$(BIN)/python experiments/variance_curves.py --output results
 	$(BIN)/python experiments/against_nuts.py --output results
 	$(BIN)/python experiments/gaussian_mixture.py --output results
+	$(BIN)/python experiments/divide_and_conquer.py --output results
 	$(BIN)/python experiments/constant_cost.py --output results
 	$(BIN)/python experiments/geodesic_circle.py --output results
 	$(BIN)/python experiments/geodesic_mixture.py --output results
