@@ -22,15 +22,15 @@ the truth from the answer, 2,000 draws each: of the two directions the one that 
 too narrow it is too low, by half or so. That of a second NUTS run is the floor; what lies above it is the 'excess', and
 an answer fails if it is more than 0.1.
 
-What differs: the source does not print the data's parameters. Here nu = 3 and the scale [[1, 0.5], [0.5, 1]]; means
-(0, 0) and (0.3, 0.3) (the modes overlap and are seen; see ``gaussian_mixture.py`` on other distances) and priors
-N(0, 10); theta = (0.5, 0), sigma_x = 2, sigma_theta = 1; Sigma with correlations 0.5^|i - j|. Step sizes of SGLD and
-SGHMC are the best of a grid by the divergence in a run of its own, as in the source. It gives every method as many
-iterations; here SGLD and SGHMC have 100,000 after 2,000, every 50th kept, so that SGLD looks at about as many rows as
-NUTS on all shards of 40 rows does (5 million; with 10,000 iterations they did not get around in posteriors with two
-modes or a bend). KDEMC and Weierstrass, which the source tunes as well, choose their widths themselves, are ours, and
-differ from those of the source (see docs/combine.md). NUTS is BlackJAX's in place of Stan's, with 2 x 1,000 draws a
-shard. Short mode has 2 repetitions, a fifth of the draws, two dimensions.
+What differs: the source does not print the data's parameters. Here nu = 3 and the scale [[1, 0.5], [0.5, 1]]; means (0,
+0) and (0.3, 0.3) (the modes overlap and are seen; see ``gaussian_mixture.py`` on other distances) and priors N(0, 10);
+theta = (0.5, 0), sigma_x = 2, sigma_theta = 1; Sigma with correlations 0.5^|i - j|. Step sizes of SGLD and SGHMC are
+the best of a grid by the divergence in a run of its own, as in the source. It gives every method as many iterations;
+here SGLD and SGHMC have 100,000 after 2,000, every 50th kept, because NUTS on the shards looks at 10 to 300 million
+rows and SGLD, with them, at 5 million (with 10,000 iterations they did not get around in posteriors with two modes or a
+bend). KDEMC and Weierstrass, which the source tunes as well, choose their widths themselves, are ours, and differ from
+those of the source (see docs/combine.md). NUTS is BlackJAX's in place of Stan's, with 2 x 1,000 draws a shard. Short
+mode has 2 repetitions, a fifth of the draws, two dimensions.
 """
 
 from __future__ import annotations
@@ -207,8 +207,8 @@ def stochastic(problem: Problem, method: str, step: float, draws: int, thin: int
     }
     try:
         trace = sc.sample(
-            problem.target, made[method](), problem.start, num_samples=draws, burn_in=2_000, thin=thin, batch_size=BATCH,
-            estimator=sc.Plain(), batching=common.Subsets(), chains=chains, seed=seed, progress=False,
+            problem.target, made[method](), problem.start, num_samples=draws, burn_in=2_000, thin=thin,
+            batch_size=BATCH, estimator=sc.Plain(), batching=common.Subsets(), chains=chains, seed=seed, progress=False,
         )  # fmt: skip
     except sc.DivergenceError:
         return np.full((chains, draws, problem.start(jax.random.key(0)).size), np.inf)
