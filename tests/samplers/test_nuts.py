@@ -64,6 +64,17 @@ def test_the_law(temperature, rho, dense):
     assert len(np.unique(trace.sample_stats["step_size"])) == 8  # of each chain one, and it stays
 
 
+@pytest.mark.parametrize("unit", [1e-4, 1e3])
+def test_units_do_not_matter(unit):
+    """The posterior of much data is narrow, and its scales are learnt all the same."""
+    data = (unit * np.random.default_rng(0).normal(size=(200, 3)) * SCALES).astype(np.float32)
+    sds = jnp.asarray(unit * SCALES, jnp.float32)
+    target = sc.Target(lambda p: 0.0, lambda p, x: -jnp.sum(((p - x) / sds) ** 2) / 400, data)
+    trace = sc.sample(target, sc.NUTS(unit * 0.01, adaptation=400), jnp.zeros(3), **RUN | {"chains": 2})
+    assert trace.sample_stats["n_steps"].mean() < 20
+    np.testing.assert_allclose(trace.posterior["theta"].std(("chain", "draw")) / sds, 1, atol=0.1)
+
+
 def test_scales_that_are_not_learnt_cost_steps():
     target, _ = stretched()
     trace = sc.sample(target, sc.NUTS(0.01, adaptation=0), START, num_samples=50, burn_in=50, chains=2, progress=False)

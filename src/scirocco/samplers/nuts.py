@@ -28,13 +28,14 @@ from scirocco.samplers.base import Info, Sampler, at, automatic, potential_diffe
 
 
 class NUTSState(NamedTuple):
-    """The parameters, the step count, h, what adapts h and M^-1, and what the last trajectory was like."""
+    """The parameters, the step count, h and M^-1, what adapts them, and what the last trajectory was like."""
 
     position: Params
     step: Array
     step_size: Array
+    inverse_mass: Array
     averaging: Any
-    variances: Any
+    moments: Any
     acceptance: Array
     leapfrog_steps: Array
     diverging: Array
@@ -89,10 +90,11 @@ class NUTS(Sampler):
         """Start at ``position``, M being the identity."""
         del key
         x = _vector(position)[0]
-        averaging, variances = self._adapting()
+        averaging, moments = self._adapting()
         h, zero = jnp.asarray(self.step_size, jnp.float32), jnp.zeros((), jnp.float32)
-        rate, spread = (_arrays(part, x.dtype) for part in (averaging.init(h), variances.init(x.size)))
-        return NUTSState(position, jnp.int32(0), h, rate, spread, jnp.ones((), jnp.float32), zero, zero)
+        mass = jnp.eye(x.size, dtype=x.dtype) if self.dense else jnp.ones(x.size, x.dtype)
+        rate, seen = (_arrays(part, x.dtype) for part in (averaging.init(h), moments.init(x.size)))
+        return NUTSState(position, jnp.int32(0), h, mass, rate, seen, jnp.ones((), jnp.float32), zero, zero)
 
     def step(self, key: Key, state: NUTSState, gradient: Gradient) -> tuple[NUTSState, Info]:
         """A trajectory, and while there is adaptation left what it says of h and M."""
@@ -105,36 +107,39 @@ class NUTS(Sampler):
 
         begun = nuts.init(x, log_density)
         end, found = nuts.build_kernel()(
-            fold(key, Use.NOISE), begun, log_density, state.step_size, state.variances.inverse_mass_matrix,
-            self.doublings,
+            fold(key, Use.NOISE), begun, log_density, state.step_size, state.inverse_mass, self.doublings
         )  # fmt: skip
         seen = (found.acceptance_rate, found.num_integration_steps, found.is_divergent)
         last = NUTSState(
-            restored(end.position), state.step + 1, state.step_size, state.averaging, state.variances,
-            *(value.astype(jnp.float32) for value in seen),
-        )  # fmt: skip
+            restored(end.position), state.step + 1, *state[2:6], *(value.astype(jnp.float32) for value in seen)
+        )
         steepness = jnp.linalg.norm(begun.logdensity_grad) * temperature
         adapted = self._adapted(last, end.position) if self.adaptation else last
         return adapted, Info(state.step_size, steepness.astype(jnp.float32))
 
     def _adapting(self) -> tuple[_Adaptation, _Adaptation]:
-        """Of h and of M^-1."""
+        """Of h, and of the moments of the draws."""
         adaptation = _blackjax().adaptation
         return (
             _Adaptation(*adaptation.step_size.dual_averaging_adaptation(self.acceptance)),
-            _Adaptation(*adaptation.mass_matrix.mass_matrix_adaptation(not self.dense)),
+            _Adaptation(*adaptation.mass_matrix.welford_algorithm(not self.dense)),
         )
 
     def _adapted(self, state: NUTSState, x: Array) -> NUTSState:
         """After a step; as it is when the adaptation is over."""
-        averaging, variances = self._adapting()
+        averaging, moments = self._adapting()
         plan = _blackjax().adaptation.window_adaptation.build_schedule(self.adaptation)
         slow, ends = plan[jnp.minimum(state.step, self.adaptation) - 1]
         rate = averaging.update(state.averaging, jnp.nan_to_num(state.acceptance))
-        spread = _chosen(slow, variances.update(state.variances, x), state.variances)
-        rate, spread = _chosen(ends, (averaging.init(averaging.final(rate)), variances.final(spread)), (rate, spread))
+        seen = _chosen(slow, moments.update(state.moments, x), state.moments)
+        covariance, count, _ = moments.final(seen)
+        renewed = _inverse_mass(covariance, count, state.inverse_mass)
+        rate, seen, mass = _chosen(
+            ends, (averaging.init(averaging.final(rate)), moments.init(x.size), renewed),
+            (rate, seen, state.inverse_mass),
+        )  # fmt: skip
         h = jnp.where(state.step == self.adaptation, averaging.final(rate), jnp.exp(rate.log_step_size))
-        adapted = state._replace(step_size=h.astype(jnp.float32), averaging=rate, variances=spread)
+        adapted = state._replace(step_size=h.astype(jnp.float32), inverse_mass=mass, averaging=rate, moments=seen)
         return NUTSState(*_chosen(state.step <= self.adaptation, adapted, state))
 
     def stats(self, state: NUTSState, geometry: Geometry = FLAT) -> dict[str, Array]:
@@ -179,6 +184,18 @@ def _vector(position: Params) -> tuple[Array, Callable[[Array], Params]]:
     """The parameters in one row, in single precision at least, and the way back."""
     flat, unravel = ravel_pytree(position)
     return flat.astype(jnp.promote_types(flat.dtype, jnp.float32)), lambda x: unravel(x.astype(flat.dtype))
+
+
+def _inverse_mass(covariance: Array, count: Array, before: Array) -> Array:
+    """Stan's estimate, with five draws' weight on a thousandth; as before if the chain has not moved.
+
+    A thousandth of the usual variance: Stan's own is one of 1, which posteriors of much data are far from.
+    """
+    dense = covariance.ndim == 2
+    variances = jnp.diag(covariance) if dense else covariance
+    least = 1e-3 * jnp.exp(jnp.mean(jnp.log(variances)))
+    found = (count * covariance + 5 * least * (jnp.eye(len(covariance)) if dense else 1.0)) / (count + 5)
+    return jnp.where(jnp.all(variances > 0), found, before)
 
 
 def _arrays(tree: Any, dtype: Any) -> Any:
