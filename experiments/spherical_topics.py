@@ -346,7 +346,7 @@ def check(results: Results) -> list[Claim]:
 
 def draw(results: Results, path: Path) -> None:
     """Log-perplexity against time, one panel a corpus."""
-    figure = common.picture(6.5 * len(results.curves) + 0.5, 5)
+    figure = common.picture(6.5 * len(results.curves) + 0.5, 5.5)
     panels = figure.subplots(1, len(results.curves), squeeze=False)[0]
     for axes, (name, curves) in zip(panels, results.curves.items(), strict=True):
         for method, curve in curves.items():
@@ -359,7 +359,8 @@ def draw(results: Results, path: Path) -> None:
         ends = [curve.values for method, curve in curves.items() if method != SOURCE]
         low, high = np.nanmin(ends), max(np.nanmax(ends), results.yardstick[name])
         axes.set_ylim(low - 0.05 * (high - low), high + 0.3 * (high - low))
-        common.tidy(axes, f"{name}: seeds thin, mean thick", "seconds", "held-out log-perplexity", legend="upper right")
+        common.tidy(axes, f"{name}: seeds thin, mean thick", "seconds", "held-out log-perplexity", legend=None)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8, frameon=False)
     figure.savefig(path)
 
 
