@@ -360,7 +360,8 @@ def draw(results: Results, path: Path) -> None:
         low, high = np.nanmin(ends), max(np.nanmax(ends), results.yardstick[name])
         axes.set_ylim(low - 0.05 * (high - low), high + 0.3 * (high - low))
         common.tidy(axes, f"{name}: seeds thin, mean thick", "seconds", "held-out log-perplexity", legend=None)
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8, frameon=False)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8,
+                  frameon=False)  # fmt: skip
     figure.savefig(path)
 
 
