@@ -88,7 +88,7 @@ def seconds(function: Callable[[list[np.ndarray]], Any], shards: list[np.ndarray
 def errors(answer: np.ndarray, case: Case) -> tuple[float, float, float]:
     """Mean squares of the errors of means and sds, and the divergence of the moments per dimension."""
     sd = np.sqrt(np.diag(case.covariance))
-    covariance = np.cov(answer.T)
+    covariance = np.atleast_2d(np.cov(answer.T))
     gap = answer.mean(axis=0) - case.mean
     inner = np.linalg.solve(covariance, case.covariance)
     divergence = np.trace(inner) + gap @ np.linalg.solve(covariance, gap) - len(sd) - np.linalg.slogdet(inner)[1]

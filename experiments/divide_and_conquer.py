@@ -58,7 +58,7 @@ COLOUR = dict(zip(METHODS, (*COLOURS[:3], COLOURS[3], COLOURS[0], COLOURS[3], "#
 GRID = {"SGLD": (0.003, 0.01, 0.03, 0.1, 0.3), "SGHMC": (0.01, 0.03, 0.1, 0.3, 0.8)}
 MODES: dict[str, Any] = {
     "short": {"repetitions": 2, "draws": 400, "thin": 5, "dimensions": (2, 10)},
-    "full": {"repetitions": 10, "draws": 2_000, "thin": 50, "dimensions": (2, 5, 10, 20, 40)},
+    "full": {"repetitions": 10, "draws": 2_000, "thin": 50, "dimensions": (2, 5, 10, 20)},
 }
 
 
@@ -179,7 +179,7 @@ def nuts(problem: Problem, draws: int, seed: int) -> np.ndarray:
     trace = sc.sample(problem.target, sc.NUTS(0.1, acceptance=0.95), problem.start, num_samples=draws,
                       thin=problem.effort, burn_in=1_000, chains=4, seed=seed, progress=False)  # fmt: skip
     theta = trace.posterior["theta"].values.astype(np.float64)
-    return thinned(np.swapaxes(theta, 0, 1).reshape(-1, theta.shape[-1]), draws)
+    return thinned(theta.reshape(-1, theta.shape[-1]), draws)  # chain after chain, of each every fourth draw
 
 
 def combined(problem: Problem, draws: int, seed: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -231,7 +231,7 @@ def compare(problem: Problem, repetitions: int, draws: int, thin: int) -> Found:
     narrowest = float(np.sqrt(np.linalg.eigvalsh(np.cov(truth.T))[0]))
     for method in STOCHASTIC:
         steps = [narrowest * (c**0.5 if method == "SGLD" else c) for c in GRID[method]]
-        tried = [divergence(truth, stochastic(problem, method, h, draws, thin, 1, seed=50)[0]) for h in steps]
+        tried = [divergence(truth, stochastic(problem, method, h, draws // 2, thin, 1, seed=50)[0]) for h in steps]
         best = steps[int(np.argmin(tried))]
         answers[method] = list(stochastic(problem, method, best, draws, thin, repetitions, seed=51))
     return Found(

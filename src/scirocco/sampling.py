@@ -166,6 +166,7 @@ def sample(
     {'chain': 2, 'draw': 500}
     """
     require_run(num_samples, burn_in, thin, chains, checkpoint_seconds, collect, max_seconds)
+    require_warm_up(sampler, burn_in)
     size = chains if group_size is None else group_size
     require_count("group_size", size)
     require_count("workers", workers)
@@ -222,12 +223,6 @@ def prepare(
     target: Target, parts: Parts, settings: dict[str, Any], known: dict[str, Any], begun: bool, progress: bool | None
 ) -> Prepared:
     """Tune, if that is wanted and not done; ``known`` is what the description of the run has of it."""
-    warm_up = getattr(parts.sampler, "warm_up", 0)
-    if settings["burn_in"] < warm_up:
-        raise ValueError(
-            f"burn_in must be at least {warm_up}, the steps in which {type(parts.sampler).__name__} adapts; "
-            f"got {settings['burn_in']}"
-        )
     if automatic(getattr(parts.sampler, "step_size", None)) is None:
         return Prepared(target, parts, settings["batch_size"])
     if begun and not is_opaque(known.get("tuned", {"opaque": "nothing"})):
@@ -344,6 +339,15 @@ def require_target(target: object) -> None:
     """Reject what is no target."""
     if not isinstance(target, Target):
         raise TypeError(f"target must be a scirocco.Target; got {type(target).__name__}")
+
+
+def require_warm_up(sampler: object, burn_in: int) -> None:
+    """Reject a burn-in that is over before the sampler has its law."""
+    steps = getattr(sampler, "warm_up", 0)
+    if burn_in < steps:
+        raise ValueError(
+            f"burn_in must be at least {steps}, the steps in which {type(sampler).__name__} adapts; got {burn_in}"
+        )
 
 
 def require_same_data(path: Path, meta: dict[str, Any], target: Target) -> None:

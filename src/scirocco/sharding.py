@@ -36,7 +36,16 @@ from scirocco.run.folder import RunFolder, group_folders
 from scirocco.run.resume import Again, Resumer
 from scirocco.run.trace import Trace
 from scirocco.samplers.base import Sampler, automatic
-from scirocco.sampling import Parts, Prepared, engines_of, prepare, require_same_data, require_target, run_engines
+from scirocco.sampling import (
+    Parts,
+    Prepared,
+    engines_of,
+    prepare,
+    require_same_data,
+    require_target,
+    require_warm_up,
+    run_engines,
+)
 from scirocco.target import Target
 
 if TYPE_CHECKING:
@@ -132,6 +141,7 @@ def sample_shards(
     """
     require_target(target)
     require_run(num_samples, burn_in, thin, chains, checkpoint_seconds, None, max_seconds)
+    require_warm_up(sampler, burn_in)
     require_count("shards", shards, least=2)
     require_count("workers", workers)
     require_choice("method", method, METHODS)

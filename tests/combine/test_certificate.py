@@ -95,6 +95,25 @@ def test_the_doubt_is_that_of_the_answer():
     assert np.sqrt(np.mean(np.square(off))) == pytest.approx(0.45, abs=0.12)
 
 
+def test_the_mean_may_lie_where_the_posterior_is_zero():
+    rows = np.random.default_rng(0).normal(size=100).astype(np.float32)
+    target = sc.Target(
+        lambda p: jnp.where(jnp.abs(p) > 1, -8 * (jnp.abs(p) - 2) ** 2, -jnp.inf), lambda p, x: 0.0 * x, rows
+    )
+    rng = np.random.default_rng(1)
+    draws = rng.choice([-2.0, 2.0], 6000) + rng.normal(0, 0.25, 6000)
+    found = certify(target, draws[np.abs(draws) > 1].astype(np.float32))
+    assert found.trusted, str(found)
+
+
+def test_too_few_draws_for_the_dimension_are_named():
+    rows = np.random.default_rng(4).normal(size=(400, 80)).astype(np.float32)
+    target = sc.Target(lambda t: 0.0, lambda t, x: -jnp.sum((x - t) ** 2) / 2, rows)
+    right = np.random.default_rng(0).normal(rows.mean(axis=0), 400**-0.5, (8000, 80)).astype(np.float32)
+    assert "too few combined draws for so many dimensions. Make 6400" in certify(target, right[:300]).verdict
+    assert certify(target, right).reliable
+
+
 def test_draws_that_are_elsewhere_are_not_trusted():
     found = certify(TARGET, exact(shift=12.0))
     assert not found.reliable

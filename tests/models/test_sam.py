@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -148,16 +150,16 @@ def test_the_search_for_a_start_goes_on_while_it_is_worth_it(monkeypatch):
     search(far, steps=300)
     assert rounds == [200, 100]
     rounds.clear()
-    assert search(far, steps=10**6, max_seconds=0.3)[1] >= 0.3  # steps fall to zero with the time, then it ends
-    assert len(rounds) < 4
+    ticks = itertools.count(step=0.01)
+    monkeypatch.setattr(variational.time, "perf_counter", lambda: next(ticks))
+    assert 0.3 <= search(far, steps=10**6, max_seconds=0.3)[1] < 0.4  # a clock that goes on by 0.01 at each look
+    assert rounds == [200]
 
 
 def test_the_search_is_part_of_the_time():
-    model = sc.SphericalAdmixture(TOPICS, **SETTINGS, **QUICK | {"n_draws": 10**6, "thin": 5}, max_seconds=1.0)
-    model.fit(ROWS)
+    model = sc.SphericalAdmixture(TOPICS, **SETTINGS, **QUICK, max_seconds=600.0).fit(ROWS)
     assert model.search_seconds_ > 0
-    assert model.trace_.meta["settings"]["max_seconds"] == pytest.approx(max(0.01, 1 - model.search_seconds_))
-    assert model.trace_.stopped
+    assert model.trace_.meta["settings"]["max_seconds"] == pytest.approx(600 - model.search_seconds_)
     assert sc.SphericalAdmixture(TOPICS, start="k-means", **SETTINGS, **QUICK).fit(ROWS).search_seconds_ == 0
 
 
@@ -292,6 +294,26 @@ def test_tf_idf_of_the_source():
 def test_bad_input(rows, settings, words):
     with pytest.raises(ValueError, match=words):
         sc.SphericalAdmixture(TOPICS, **SETTINGS | settings).fit(rows)
+
+
+def test_a_run_that_ends_in_its_burn_in_is_an_error_in_words():
+    model = sc.SphericalAdmixture(TOPICS, start="k-means", **SETTINGS, burn_in=10**7, max_seconds=0.1, random_state=0)
+    with pytest.raises(ValueError, match="there are no draws: the run ended in its burn-in of 10000000 steps"):
+        model.fit(ROWS)
+
+
+def test_what_a_run_refuses_is_refused_before_the_search(monkeypatch, tmp_path):
+    monkeypatch.setattr(variational, "search", lambda *args, **options: pytest.fail("it searched"))
+    for settings, words in (
+        ({"method": "gmc-gibbs", "batch_size": 10}, "needs all data"),
+        ({"sampler": sc.SGLD(1e-4)}, "moves in straight lines"),
+        ({"max_seconds": -1.0}, "max_seconds must be positive"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            sc.SphericalAdmixture(TOPICS, **SETTINGS | settings).fit(ROWS)
+    (tmp_path / "something").write_text("")
+    with pytest.raises(FileExistsError, match="is not empty"):
+        sc.SphericalAdmixture(TOPICS, **SETTINGS).fit(ROWS, path=tmp_path)
 
 
 def test_text_and_other_widths_are_refused():

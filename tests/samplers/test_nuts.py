@@ -75,6 +75,15 @@ def test_units_do_not_matter(unit):
     np.testing.assert_allclose(trace.posterior["theta"].std(("chain", "draw")) / sds, 1, atol=0.1)
 
 
+@pytest.mark.parametrize("dense", [False, True])
+def test_a_narrow_direction_among_wide_ones_is_learnt(dense):
+    sds = jnp.array([1e-3] + [10.0] * 9)
+    target = sc.Target(lambda p: 0.0, lambda p, x: -jnp.sum((p / sds) ** 2) / 20 + 0 * x, np.zeros(10, np.float32))
+    sampler = sc.NUTS(1e-3, adaptation=300, dense=dense)
+    trace = sc.sample(target, sampler, jnp.zeros(10), num_samples=200, burn_in=300, chains=2, progress=False)
+    assert trace.sample_stats["n_steps"].mean() < 30
+
+
 def test_scales_that_are_not_learnt_cost_steps():
     target, _ = stretched()
     trace = sc.sample(target, sc.NUTS(0.01, adaptation=0), START, num_samples=50, burn_in=50, chains=2, progress=False)
@@ -102,11 +111,13 @@ def test_shards():
     np.testing.assert_allclose(draws.std(axis=0) * np.sqrt(np.diag(precision)), 1, atol=0.08)
 
 
-def test_double_precision():
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_double_precision(dtype):
     with jax.enable_x64(True):
-        target = sc.Target(lambda p: 0.0, lambda p, x: -((p - x) ** 2) / 2, np.linspace(-1, 1, 50))
-        trace = sc.sample(target, sc.NUTS(adaptation=50), jnp.zeros(()), num_samples=400, burn_in=50, progress=False)
-    assert trace.posterior["theta"].dtype == np.float64
+        target = sc.Target(lambda p: 0.0, lambda p, x: -((p - x) ** 2) / 2, np.linspace(-1, 1, 50).astype(dtype))
+        start = jnp.zeros((), dtype)
+        trace = sc.sample(target, sc.NUTS(adaptation=50), start, num_samples=400, burn_in=50, progress=False)
+    assert trace.posterior["theta"].dtype == dtype
     assert float(trace.posterior["theta"].std()) == pytest.approx(50**-0.5, rel=0.15)
 
 
@@ -115,6 +126,7 @@ def test_double_precision():
     [
         ({"step_size": "auto"}, TypeError, "one number, where the adaptation begins"),
         ({"step_size": {"a": 1.0, "b": 2.0}}, TypeError, "one number"),
+        ({"step_size": np.array([0.1, 0.2])}, ValueError, "one number; got the shape"),
         ({"step_size": -1.0}, ValueError, "step_size must be positive"),
         ({"adaptation": -1}, ValueError, "adaptation"),
         ({"acceptance": 1.0}, ValueError, "acceptance must lie between 0 and 1"),
@@ -126,8 +138,13 @@ def test_bad_settings(settings, error, words):
         sc.NUTS(**settings)
 
 
-def test_what_it_needs(monkeypatch):
+def test_what_it_needs(monkeypatch, tmp_path):
     target, _ = stretched()
+    with pytest.raises(ValueError, match="burn_in must be at least 500"):
+        sc.sample(target, sc.NUTS(), START, burn_in=100, path=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(ValueError, match="Rescaled is for samplers that move on manifolds; got NUTS"):
+        sc.samplers.Rescaled(sc.NUTS(), START).check(START)
     with pytest.raises(ValueError, match="burn_in must be at least 500, the steps in which NUTS adapts; got 100"):
         sc.sample(target, sc.NUTS(), START, burn_in=100)
     with pytest.raises(ValueError, match="needs all data"):

@@ -8,7 +8,7 @@ shape k says how heavy their tail is: below 0.7 averages with these weights are 
 combined answer can be measured and taken off; above, q misses part of the posterior, and neither q nor any weighting of
 it can be trusted. What no draw has come near, such as a mode that no shard has found, no weight can tell.
 
-Log posteriors are taken relative to one at the mean of the draws, row by row: see ``Target.log_posteriors``.
+Log posteriors are taken relative to that of the draw next to the mean, row by row: see ``Target.log_posteriors``.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ class Certificate:
     weights: np.ndarray
     """Smoothed; their sum is 1."""
     diagnosis: Diagnosis | None = None
+    wanted: int = 0
+    """Combined draws that a density in so many dimensions needs, if there are fewer; or 0."""
 
     @property
     def reliable(self) -> bool:
@@ -77,6 +79,8 @@ class Certificate:
             )
         if self.diagnosis is not None and self.diagnosis.warnings:
             return self.diagnosis.warnings[0]
+        if self.wanted:
+            return f"it cannot be said: there are too few combined draws for so many dimensions. Make {self.wanted}"
         return (
             "do not trust it: the combined draws miss part of the posterior. Take fewer shards, another method, or a "
             "sampler on all data"
@@ -127,7 +131,8 @@ def certify(
     def one(coordinates: np.ndarray) -> Any:
         return jax.tree.map(lambda leaf: leaf[0], shards.restore(coordinates[None]))
 
-    logs = target.log_posteriors(places, one(flat.mean(axis=0))) - proposal.log_density(points)
+    # Relative to the draw next to the mean, which may itself lie where the posterior is zero.
+    logs = target.log_posteriors(places, one(flat[proposal.innermost(flat)])) - proposal.log_density(points)
     weights, k_hat = _smoothed(logs)
     mean, mean_error = _expected(weights, points, proposal.mean)
     variance, variance_error = _expected(
@@ -135,10 +140,11 @@ def certify(
     )
     sd = np.sqrt(np.maximum(variance, np.finfo(float).tiny))
     shift, stretch = np.abs(flat.mean(axis=0) - mean) / sd, flat.std(axis=0) / sd - 1
+    enough = flat.shape[1] ** 2
     doubt = 2 * max(np.max(mean_error / sd), np.max(variance_error / (2 * variance)))
     return Certificate(
         k_hat, float(1 / np.sum(weights**2)), float(np.max(shift)), float(stretch[np.argmax(np.abs(stretch))]),
-        float(doubt), one(mean), one(sd), places, weights, diagnosis,
+        float(doubt), one(mean), one(sd), places, weights, diagnosis, enough if len(flat) < enough else 0,
     )  # fmt: skip
 
 

@@ -6,8 +6,9 @@
 With mu and C the mean and the covariance of the draws, q has the same ones for every h (West 1993): at h = 1 it is one
 law, close to N(mu, C), and as h falls it takes the shape of the draws. The h whose log density at the draws themselves,
 each left out of its own estimate, is largest is taken. The Student half has heavier tails, so that weights p/q do not
-explode where q is thin; the normal half keeps them below 2 for a normal p in any dimension, where a Student law alone,
-whose points lie in another shell, is of no use.
+explode where q is thin; the normal half keeps them below 2 for a normal p with these moments in any dimension, where a
+Student law alone, whose points lie in another shell, is of no use. But mu and C are known from n draws only: in d
+dimensions that costs about d^2 / 4n nats.
 """
 
 from __future__ import annotations
@@ -34,19 +35,22 @@ class KernelMixture:
 
     @classmethod
     def fitted(cls, draws: np.ndarray) -> KernelMixture:
-        """To draws (draw, coordinate), evenly thinned if there are many."""
-        draws = draws[np.unique(np.linspace(0, len(draws) - 1, min(len(draws), CENTRES)).astype(int))]
+        """To draws (draw, coordinate); if there are many, kernels stand on some of them, evenly thinned."""
         mean = draws.mean(axis=0)
-        root = np.linalg.cholesky(np.atleast_2d(np.cov(draws.T)))
-        z = np.linalg.solve(root, (draws - mean).T).T
-        some = z[np.unique(np.linspace(0, len(z) - 1, min(len(z), SOME)).astype(int))]
+        root = np.linalg.cholesky(np.atleast_2d(np.cov(draws.T, ddof=0)))
+        z = np.linalg.solve(root, (_thinned(draws, CENTRES) - mean).T).T
+        some = _thinned(z, SOME)
         scores = [_left_out(some, width) for width in WIDTHS]
         return cls(mean, root, z, float(WIDTHS[int(np.argmax(scores))]))
 
     @property
     def variances(self) -> np.ndarray:
-        """Of each coordinate."""
+        """Of each coordinate, those of the draws."""
         return np.sum(self.root**2, axis=1)
+
+    def innermost(self, draws: np.ndarray) -> int:
+        """Which of the draws is next to the mean."""
+        return int(np.argmin(np.sum(np.linalg.solve(self.root, (draws - self.mean).T) ** 2, axis=0)))
 
     def sample(self, count: int, rng: np.random.Generator) -> np.ndarray:
         """Independent draws, the kernels in turn: (draw, coordinate)."""
@@ -68,6 +72,10 @@ class KernelMixture:
             for i in range(0, len(z), step)
         ]
         return np.concatenate(found) - np.log(len(self.centres)) - np.log(np.diag(self.root)).sum()
+
+
+def _thinned(draws: np.ndarray, most: int) -> np.ndarray:
+    return draws if len(draws) <= most else draws[np.linspace(0, len(draws) - 1, most).astype(int)]
 
 
 def _shrink(width: float) -> float:

@@ -25,10 +25,15 @@ def require_run(
         require_count(name, value, least)
     if not isinstance(checkpoint_seconds, int | float) or not checkpoint_seconds >= 0:
         raise ValueError(f"checkpoint_seconds must not be negative; got {checkpoint_seconds!r}")
-    if max_seconds is not None and (not isinstance(max_seconds, int | float) or not max_seconds > 0):
-        raise ValueError(f"max_seconds must be positive; got {max_seconds!r}")
+    require_budget(max_seconds)
     if collect is not None and collect is not False and not callable(collect):
         raise TypeError(f"collect must be a function of what is sampled, None or False; got {collect!r}")
+
+
+def require_budget(max_seconds: object) -> None:
+    """Reject a time that is not positive."""
+    if max_seconds is not None and (not isinstance(max_seconds, int | float) or not max_seconds > 0):
+        raise ValueError(f"max_seconds must be positive; got {max_seconds!r}")
 
 
 def require_choice(name: str, value: object, allowed: Collection[str]) -> None:

@@ -109,4 +109,4 @@ def _is_dynamic(setting: Any) -> bool:
     leaves = jax.tree.leaves(setting)
     if not leaves or not all(isinstance(leaf, int | float | np.ndarray | np.generic | jax.Array) for leaf in leaves):
         return False
-    return isinstance(setting, dict | list) or not all(isinstance(leaf, int) for leaf in leaves)
+    return isinstance(setting, dict | list) or not all(isinstance(leaf, int | np.integer) for leaf in leaves)

@@ -45,7 +45,7 @@ class Kernel:
         chains: int = 1,
         untuned: bool = False,
     ) -> None:
-        _require_parts(target, sampler, estimator, batching, untuned=untuned)
+        require_parts(target, sampler, estimator, batching, untuned=untuned)
         spare_maps()
         self.target, self.sampler = target, sampler
         self.estimator: Estimator = estimator or Plain()
@@ -53,11 +53,7 @@ class Kernel:
         self.seed = seed
         self.inner = sampler.inner_steps
         self.batch_size = batch_rows(batch_size, target.size)
-        if sampler.full_data and self.batch_size < target.size:
-            raise ValueError(
-                f"{type(sampler).__name__} has a Metropolis-Hastings test, which needs all data at each step: leave "
-                f"batch_size out or give {target.size}; got {self.batch_size}"
-            )
+        require_all_data(sampler, self.batch_size, target.size)
         self.batching = batching = _batching(sampler, self.estimator, batching)
         self.epoch = batching.epoch(target.size, self.batch_size)
         source = target.source
@@ -207,7 +203,17 @@ def _batching(sampler: Sampler, estimator: Estimator, batching: Batching | None)
     return batching or (RandomBlocks() if sampler.independent_draws or estimator.independent_draws else Shuffled())
 
 
-def _require_parts(target: object, sampler: object, estimator: object, batching: object, *, untuned: bool) -> None:
+def require_all_data(sampler: Sampler, batch_size: int, size: int) -> None:
+    """Reject minibatches for a sampler that takes none."""
+    if sampler.full_data and batch_size < size:
+        raise ValueError(
+            f"{type(sampler).__name__} has a Metropolis-Hastings test, which needs all data at each step: leave "
+            f"batch_size out or give {size}; got {batch_size}"
+        )
+
+
+def require_parts(target: object, sampler: object, estimator: object, batching: object, *, untuned: bool) -> None:
+    """Reject parts that are none, and those that do not go together."""
     if not isinstance(target, Target):
         raise TypeError(f"target must be a scirocco.Target; got {type(target).__name__}")
     if isinstance(sampler, str):

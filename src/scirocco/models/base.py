@@ -18,7 +18,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from scirocco.core.checks import positive_array, require_count
+from scirocco.core.checks import positive_array, require_budget, require_count
 from scirocco.core.types import Key, Params
 from scirocco.gradient.blocks import Block, split
 from scirocco.models import storage
@@ -43,7 +43,8 @@ class GradientModel(BaseEstimator):  # type: ignore[misc]
     batch_size : rows of a minibatch, a count (at most all are taken) or a share of all.
     n_draws, burn_in, thin : draws kept of each chain, steps before the first, steps from draw to draw.
     n_chains : independent chains.
-    max_seconds : time budget of the chains, compiling and the search for a start not counted; None for none.
+    max_seconds : time budget of the chains, compiling not counted, nor the search for a start unless a model says so;
+        None for none.
     random_state : seed.
     verbose : show progress.
     """
@@ -55,6 +56,7 @@ class GradientModel(BaseEstimator):  # type: ignore[misc]
     def _check_run(self) -> None:
         for name, least in (("n_draws", 2), ("burn_in", 0), ("thin", 1), ("n_chains", 1)):
             require_count(name, getattr(self, name), least)
+        require_budget(self.max_seconds)
 
     def _sample(
         self, target: Target, initial: Params | Callable[..., Params], default: Callable[[], Sampler], home: Home, *,
@@ -85,6 +87,12 @@ class GradientModel(BaseEstimator):  # type: ignore[misc]
                 chains=self.n_chains, seed=seed, progress=self.verbose, path=home.path, max_seconds=seconds,
                 facts=home.facts(self),
             )  # fmt: skip
+        if not self.trace_.count:
+            raise ValueError(
+                f"there are no draws: the run ended in its burn-in of {self.burn_in} steps "
+                f"({self.trace_.stopped or 'no reason is known'}). Give it more time or a shorter burn_in"
+                + ("" if home.path is None else f"; scirocco.resume({str(home.path)!r}, ...) goes on with it")
+            )
         self.posterior_ = self.trace_.posterior
         if self.trace_.bias is not None and self._bias_note:
             self.trace_.bias = replace(self.trace_.bias, note=self._bias_note)

@@ -24,7 +24,7 @@ from scirocco.core.checks import require_count
 from scirocco.core.keys import Use, fold
 from scirocco.core.types import Array, Gradient, Key, Params, Setting
 from scirocco.manifolds import FLAT, Geometry
-from scirocco.samplers.base import Info, Sampler, at, automatic, potential_difference, require_positive
+from scirocco.samplers.base import Auto, Info, Sampler, at, potential_difference, require_positive
 
 
 class NUTSState(NamedTuple):
@@ -65,17 +65,13 @@ class NUTS(Sampler):
     temperature: Setting = 1.0
 
     def __post_init__(self) -> None:
-        if (
-            automatic(self.step_size) is not None
-            or callable(self.step_size)
-            or len(jax.tree.leaves(self.step_size)) > 1
-        ):
+        if isinstance(self.step_size, str | Auto | dict | list | tuple) or callable(self.step_size):
             raise TypeError(f"step_size must be one number, where the adaptation begins; got {self.step_size!r}")
+        if np.ndim(self.step_size):
+            raise ValueError(f"step_size must be one number; got the shape {np.shape(self.step_size)}")
         require_positive("step_size", self.step_size)
         require_count("adaptation", self.adaptation, 0)
         require_count("doublings", self.doublings)
-        if isinstance(self.acceptance, bool) or not isinstance(self.acceptance, int | float):
-            raise TypeError(f"acceptance must be a number; got {self.acceptance!r}")
         if not 0 < self.acceptance < 1:
             raise ValueError(f"acceptance must lie between 0 and 1; got {self.acceptance!r}")
         require_positive("temperature", self.temperature)
@@ -181,20 +177,21 @@ def _blackjax() -> Any:
 
 
 def _vector(position: Params) -> tuple[Array, Callable[[Array], Params]]:
-    """The parameters in one row, in single precision at least, and the way back."""
+    """The parameters in one row, in the precision in which BlackJAX draws momenta, and the way back."""
     flat, unravel = ravel_pytree(position)
-    return flat.astype(jnp.promote_types(flat.dtype, jnp.float32)), lambda x: unravel(x.astype(flat.dtype))
+    return flat.astype(jnp.promote_types(flat.dtype, jnp.result_type(float))), lambda x: unravel(x.astype(flat.dtype))
 
 
 def _inverse_mass(covariance: Array, count: Array, before: Array) -> Array:
-    """Stan's estimate, with five draws' weight on a thousandth; as before if the chain has not moved.
+    """The variances of the draws; as before if the chain has not moved.
 
-    A thousandth of the usual variance: Stan's own is one of 1, which posteriors of much data are far from.
+    Stan shrinks them towards 0.001, which the posterior of much data is far from. Of a full matrix the correlations are
+    shrunk by as much, five draws' weight, whatever the units.
     """
-    dense = covariance.ndim == 2
-    variances = jnp.diag(covariance) if dense else covariance
-    least = 1e-3 * jnp.exp(jnp.mean(jnp.log(variances)))
-    found = (count * covariance + 5 * least * (jnp.eye(len(covariance)) if dense else 1.0)) / (count + 5)
+    if covariance.ndim == 1:
+        return jnp.where(jnp.all(covariance > 0), covariance, before)
+    variances = jnp.diag(covariance)
+    found = (count * covariance + 5 * jnp.diag(variances)) / (count + 5)
     return jnp.where(jnp.all(variances > 0), found, before)
 
 

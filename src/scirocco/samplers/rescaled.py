@@ -66,6 +66,8 @@ class Rescaled(Around):
 
     def check(self, position: Params, geometry: Geometry = FLAT) -> None:
         """What the inner sampler has to say; and whether the scale fits."""
+        if not self.sampler.geodesic:
+            raise ValueError(f"Rescaled is for samplers that move on manifolds; got {type(self.sampler).__name__}")
         got, want = (str(jax.tree.structure(tree)) for tree in (self.scale, position))
         if got != want:
             raise ValueError(f"scale must have the structure of the parameters, {want}; got {got}")

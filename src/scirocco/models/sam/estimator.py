@@ -29,6 +29,7 @@ from scirocco.core.checks import positive_array, require_choice, require_count
 from scirocco.core.seeds import Purpose, generator
 from scirocco.core.types import Array, Params
 from scirocco.directional import log_normaliser
+from scirocco.gradient.kernel import require_all_data, require_parts
 from scirocco.models.base import GradientModel, require_positive_setting
 from scirocco.models.home import Home
 from scirocco.models.inputs import refuse_text
@@ -44,6 +45,7 @@ from scirocco.models.sam.model import (
     steepness,
 )
 from scirocco.models.sam.weights import sampled, start
+from scirocco.run.folder import RunFolder
 from scirocco.run.progress import waiting
 from scirocco.samplers import GMC, GeodesicSGHMC, GeodesicSGNHT, GradientNoise, Rescaled
 from scirocco.samplers.base import Sampler
@@ -77,7 +79,7 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         nearly right; and as baselines "variational" and "stochastic-variational", which give one point.
     start : where chains begin. "variational": k-means, then stochastic variational inference, in rounds, as long as
         they bring documents nearer to mixtures of topics; at most as many steps as a chain has, and at most half of
-        ``max_seconds``, of which they are a part. "k-means": there.
+        ``max_seconds``, of which they are a part: with a budget the start depends on the clock. "k-means": there.
     share_draws, share_moves : draws of a document's shares that make a gradient, and moves before each of them.
     sampler : in place of the method's own, any sampler that moves on manifolds.
     batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, verbose : the run; see
@@ -87,7 +89,7 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
     ----------
     components_ : topics x words, the directions of the posterior means.
     posterior_ : draws of ``topics``, an ``xarray.Dataset``, chains put in one order.
-    search_seconds_ : what the search for a start took of the budget, compiling not counted.
+    search_seconds_ : what the search for a start took of the budget, compiling not counted; 0 for a run that goes on.
     trace_ : the run; None for variational methods, whose ``bounds_`` are the evidence bounds.
 
     >>> import scirocco as sc
@@ -157,11 +159,12 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         self.centre_ = (mean / max(np.linalg.norm(mean), 1e-12)).astype(np.float32)
         seed = home.seed(self.random_state)
         topics = self._initial(rows, seed)
+        self.search_seconds_ = 0.0
         if self.method in VARIATIONAL:
             if home.path is not None:
                 raise ValueError(f"path is for runs that are sampled; method {self.method!r} has none")
             return self._fit_variational(rows, topics, seed, report)
-        self.search_seconds_ = 0.0
+        self._check_sampler(rows, home)
         if self.start == "variational" and not home.begun:
             topics, self.search_seconds_ = self._search(rows, topics, seed)
         self._fit_sampled(rows, topics, home, seed)
@@ -230,6 +233,18 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         return centres.astype(np.float32)
 
     # Fitting.
+
+    def _check_sampler(self, rows: np.ndarray, home: Home) -> None:
+        """What a run would refuse, before a start is searched for."""
+        if home.path is not None and home.meta is None:
+            RunFolder(home.path).require_free()
+        sampler = self.sampler
+        if sampler is None and self.method in IN_TURN:
+            sampler = GMC(1.0)
+        if sampler is not None:
+            require_parts(marginal_target(rows, self.centre_, self._settings), sampler, None, None, untuned=True)
+            whole = self.batch_size is None and sampler.full_data
+            require_all_data(sampler, len(rows) if whole else self._batch(rows), len(rows))
 
     def _search(self, rows: np.ndarray, topics: np.ndarray, seed: int) -> tuple[np.ndarray, float]:
         half = None if self.max_seconds is None else self.max_seconds / 2

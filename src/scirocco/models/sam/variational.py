@@ -45,9 +45,12 @@ class Found(NamedTuple):
 
 def fit(
     rows: np.ndarray, centre: np.ndarray, topics: np.ndarray, hyper: Hyper, *, batch_size: int | None, steps: int,
-    seed: int, max_seconds: float | None = None, report: Any = None,
+    seed: int, max_seconds: float | None = None, report: Any = None, part: int = 0,
 ) -> Found:  # fmt: skip
-    """From topics; with a ``batch_size`` stochastic. ``report(seconds, topics)`` is called after each step."""
+    """From topics; with a ``batch_size`` stochastic, parts with another number on other minibatches.
+
+    ``report(seconds, topics)`` is called after each step.
+    """
     import optax
 
     began = time.perf_counter()
@@ -57,7 +60,7 @@ def fit(
     natural = jnp.asarray(topics) * unit
     optimizer = optax.scale_by_adam()
     state = optimizer.init(natural / unit)
-    rng = generator(seed, Purpose.SEARCH_ROWS)
+    rng = generator(seed, Purpose.SEARCH_ROWS, 1 + part)
     local = np.zeros((size, len(topics)), np.float32)
     seen = np.zeros(size, bool)
     bounds: list[float] = []
@@ -100,18 +103,20 @@ def search(
     def score(topics: np.ndarray) -> float:
         return float(jnp.mean(at_nearest_shares(hyper, {"topics": jnp.asarray(topics)}, jnp.asarray(rows[some]))))
 
-    length, spent = min(ROUND, steps), 0.0
+    length, spent, number = min(ROUND, steps), 0.0, 0
     first = value = score(topics)
     while length and (max_seconds is None or spent < max_seconds):
         left = None if max_seconds is None else max_seconds - spent
-        found = fit(rows, centre, topics, hyper, batch_size=batch_size, steps=length, seed=seed, max_seconds=left)
+        found = fit(
+            rows, centre, topics, hyper, batch_size=batch_size, steps=length, seed=seed, max_seconds=left, part=number
+        )
         gain, spent = score(found.topics) - value, spent + found.seconds
         if gain > 0:
             topics, value = found.topics, value + gain
-        if gain <= SMALL * (value - first):
+        if not gain > SMALL * (value - first):
             break
         steps -= length
-        length = min(2 * length, steps)
+        length, number = min(2 * length, steps), number + 1
     return topics, spent
 
 
