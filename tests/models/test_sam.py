@@ -298,7 +298,7 @@ def test_bad_input(rows, settings, words):
 
 def test_a_run_that_ends_in_its_burn_in_is_an_error_in_words():
     model = sc.SphericalAdmixture(TOPICS, start="k-means", **SETTINGS, burn_in=10**7, max_seconds=0.1, random_state=0)
-    with pytest.raises(ValueError, match="there are no draws: the run ended in its burn-in of 10000000 steps"):
+    with pytest.raises(ValueError, match="the run ended before its first draw, in its burn-in of 10000000 steps"):
         model.fit(ROWS)
 
 

@@ -89,8 +89,8 @@ class GradientModel(BaseEstimator):  # type: ignore[misc]
             )  # fmt: skip
         if not self.trace_.count:
             raise ValueError(
-                f"there are no draws: the run ended in its burn-in of {self.burn_in} steps "
-                f"({self.trace_.stopped or 'no reason is known'}). Give it more time or a shorter burn_in"
+                f"the run ended before its first draw, in its burn-in of {self.burn_in} steps ({self.trace_.stopped}): "
+                "give it more time or a shorter burn_in"
                 + ("" if home.path is None else f"; scirocco.resume({str(home.path)!r}, ...) goes on with it")
             )
         self.posterior_ = self.trace_.posterior

@@ -199,8 +199,6 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
         import xarray as xr
 
         raw = {name: values.values.astype(np.float64) for name, values in self.trace_.posterior.data_vars.items()}
-        if not raw["log_noise"].size:
-            raise ValueError(f"max_seconds = {self.max_seconds} ended the run before its first draw")
         loadings, scales, noise, mean = (np.empty_like(raw[name]) for name in COORDINATES)
         reference = np.asarray(start["loadings"], np.float64)
         for at in np.ndindex(noise.shape):
