@@ -18,6 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
+from scirocco.combine.shards import thinned
+
 FREEDOM = 7.0
 WIDTHS = np.geomspace(1.0, 0.05, 16)
 AT_ONCE = 2**22  # distances at a time
@@ -38,8 +40,8 @@ class KernelMixture:
         """To draws (draw, coordinate); if there are many, kernels stand on some of them, evenly thinned."""
         mean = draws.mean(axis=0)
         root = np.linalg.cholesky(np.atleast_2d(np.cov(draws.T, ddof=0)))
-        z = np.linalg.solve(root, (_thinned(draws, CENTRES) - mean).T).T
-        some = _thinned(z, SOME)
+        z = np.linalg.solve(root, (thinned(draws, CENTRES) - mean).T).T
+        some = thinned(z, SOME)
         scores = [_left_out(some, width) for width in WIDTHS]
         return cls(mean, root, z, float(WIDTHS[int(np.argmax(scores))]))
 
@@ -72,10 +74,6 @@ class KernelMixture:
             for i in range(0, len(z), step)
         ]
         return np.concatenate(found) - np.log(len(self.centres)) - np.log(np.diag(self.root)).sum()
-
-
-def _thinned(draws: np.ndarray, most: int) -> np.ndarray:
-    return draws if len(draws) <= most else draws[np.linspace(0, len(draws) - 1, most).astype(int)]
 
 
 def _shrink(width: float) -> float:

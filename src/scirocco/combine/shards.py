@@ -58,7 +58,7 @@ class Shards:
                 )
         flat = [_flat(leaves, number) for number, leaves in enumerate(found)]
         fewest = min(len(one) for one in flat)
-        flat = [_thinned(one, fewest) for one in flat]
+        flat = [thinned(one, fewest) for one in flat]
         flat.sort(key=lambda one: hashlib.sha256(np.ascontiguousarray(one).data).digest())
         return cls(np.stack(flat), _coordinates(shapes[0]), _restorer(shards[0], found[0]))
 
@@ -181,9 +181,9 @@ def _flat(leaves: dict[str, np.ndarray], number: int) -> np.ndarray:
     return flat
 
 
-def _thinned(draws: np.ndarray, count: int) -> np.ndarray:
-    """So many of them, evenly."""
-    return draws if len(draws) == count else draws[np.linspace(0, len(draws) - 1, count).astype(int)]
+def thinned(draws: np.ndarray, most: int) -> np.ndarray:
+    """At most so many of them, evenly."""
+    return draws if len(draws) <= most else draws[np.linspace(0, len(draws) - 1, most).astype(int)]
 
 
 def _coordinates(shapes: dict[str, tuple[int, ...]]) -> tuple[str, ...]:
