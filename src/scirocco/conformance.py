@@ -28,16 +28,17 @@ from scirocco.core.trees import inner
 from scirocco.counts.codes import Codes
 from scirocco.counts.estimators import CountEstimator
 from scirocco.counts.minibatches import InMemory
-from scirocco.dirichlet import sample_dirichlet
 from scirocco.estimators import Estimator
 from scirocco.manifolds import Euclidean, Sphere
 from scirocco.run.describe import describe, is_opaque, rebuild
 from scirocco.run.resume import resume
 from scirocco.run.trace import Trace
 from scirocco.samplers import SGLD, Sampler
-from scirocco.sampling import kernel, sample
 from scirocco.simplex import SCIRCV, Counts, SimplexSampler, Weights
 from scirocco.target import Target
+from scirocco.verbs.sample import sample
+from scirocco.verbs.sample_dirichlet import sample_dirichlet
+from scirocco.verbs.tune import kernel
 
 ROWS = np.random.default_rng(0).normal(1.0, 1.0, (60, 2)).astype(np.float32)
 

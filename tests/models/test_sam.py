@@ -159,7 +159,7 @@ def test_the_search_for_a_start_goes_on_while_it_is_worth_it(monkeypatch):
 def test_the_search_is_part_of_the_time():
     model = sc.SphericalAdmixture(TOPICS, **SETTINGS, **QUICK, max_seconds=600.0).fit(ROWS)
     assert model.search_seconds_ > 0
-    assert model.trace_.meta["settings"]["max_seconds"] == pytest.approx(600 - model.search_seconds_)
+    assert model.trace_.description.options.max_seconds == pytest.approx(600 - model.search_seconds_)
     assert sc.SphericalAdmixture(TOPICS, start="k-means", **SETTINGS, **QUICK).fit(ROWS).search_seconds_ == 0
 
 

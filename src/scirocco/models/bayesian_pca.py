@@ -39,7 +39,7 @@ from scirocco.core.types import Array, Params
 from scirocco.estimators import ControlVariate
 from scirocco.manifolds import Stiefel
 from scirocco.models.base import GradientModel, require_positive_setting
-from scirocco.models.home import Home
+from scirocco.models.fit_location import FitLocation
 from scirocco.samplers import GeodesicSGHMC
 from scirocco.target import Target
 
@@ -121,9 +121,9 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
 
         With a ``path`` draws and checkpoints go to that folder, for ``scirocco.resume(path, X)``.
         """
-        return self._fit(X, y, Home.of(path))
+        return self._fit(X, y, FitLocation.of(path))
 
-    def _fit(self, X: Any, y: Any, home: Home) -> BayesianPCA:
+    def _fit(self, X: Any, y: Any, location: FitLocation) -> BayesianPCA:
         del y
         self._check_run()
         require_count("n_components", self.n_components)
@@ -139,7 +139,7 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
         start = self._initial(unit)
         sampler, rows = self._default_run(start, len(X))
         self._sample(
-            self.target(unit), start, lambda: sampler, home, batch_size=rows, seed=home.seed(self.random_state),
+            self.target(unit), start, lambda: sampler, location, batch_size=rows, seed=location.seed(self.random_state),
             estimator=ControlVariate(centre=start),
         )  # fmt: skip
         self._settle(start, centre, scale)

@@ -23,7 +23,7 @@ from scirocco.core.checks import require_choice
 from scirocco.core.program import Given
 from scirocco.core.types import Array, Params
 from scirocco.models.base import GradientModel, require_positive_setting
-from scirocco.models.home import Home
+from scirocco.models.fit_location import FitLocation
 from scirocco.samplers import UnderdampedLangevin
 from scirocco.target import Target
 
@@ -88,9 +88,9 @@ class LogisticRegression(ClassifierMixin, GradientModel):  # type: ignore[misc]
 
         With a ``path`` draws and checkpoints go to that folder, for ``scirocco.resume(path, X, y)``.
         """
-        return self._fit(X, y, Home.of(path))
+        return self._fit(X, y, FitLocation.of(path))
 
-    def _fit(self, X: Any, y: Any, home: Home) -> LogisticRegression:
+    def _fit(self, X: Any, y: Any, location: FitLocation) -> LogisticRegression:
         self._check_run()
         require_choice("prior", self.prior, PRIORS)
         require_positive_setting("prior_scale", self.prior_scale)
@@ -106,8 +106,8 @@ class LogisticRegression(ClassifierMixin, GradientModel):  # type: ignore[misc]
                 f"columns {constant[:10].tolist()} of X are constant: their weights follow the prior", stacklevel=2
             )
         self._sample(
-            self.target(X, codes), self._initial(X.shape[1]), lambda: UnderdampedLangevin(step_size="auto"), home,
-            seed=home.seed(self.random_state),
+            self.target(X, codes), self._initial(X.shape[1]), lambda: UnderdampedLangevin(step_size="auto"), location,
+            seed=location.seed(self.random_state),
         )  # fmt: skip
         self._settle()
         return self

@@ -28,7 +28,7 @@ from scirocco.core.types import Array, Key, Params
 from scirocco.gradient.blocks import Block
 from scirocco.models import precisions
 from scirocco.models.base import GradientModel, require_positive_setting
-from scirocco.models.home import Home
+from scirocco.models.fit_location import FitLocation
 from scirocco.samplers import SGNHT
 from scirocco.target import Target
 
@@ -110,9 +110,9 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
 
         With a ``path`` draws and checkpoints go to that folder, for ``scirocco.resume(path, X, y)``.
         """
-        return self._fit(X, y, Home.of(path))
+        return self._fit(X, y, FitLocation.of(path))
 
-    def _fit(self, X: Any, y: Any, home: Home) -> MatrixFactorization:
+    def _fit(self, X: Any, y: Any, location: FitLocation) -> MatrixFactorization:
         self._check_run()
         require_count("n_factors", self.n_factors)
         for name in ("noise_precision", "precision_shape", "precision_rate"):
@@ -125,14 +125,14 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
         self.seen_users_ = np.isin(np.arange(self.n_users_), pairs[:, 0])
         self.seen_items_ = np.isin(np.arange(self.n_items_), pairs[:, 1])
         target = self.target(pairs, ratings)
-        blocks, seed = [self.precision_block()], home.seed(self.random_state)
+        blocks, seed = [self.precision_block()], location.seed(self.random_state)
         start = self._optimised(target, self.initial, blocks, seed)
 
         def thermostat() -> SGNHT:
             h = self._thermostat_step(target, start, LEARNING_RATE, seed)
             return SGNHT(step_size=h, diffusion=INJECTED / h)
 
-        self._sample(target, start, thermostat, home, blocks=blocks, seed=seed, batch_size=min(BATCH, target.size))
+        self._sample(target, start, thermostat, location, blocks=blocks, seed=seed, batch_size=min(BATCH, target.size))
         return self
 
     def _ratings(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -45,7 +45,7 @@ from scirocco.directional.bessel import ratio_and_slope
 from scirocco.estimators import ControlVariate
 from scirocco.manifolds import Sphere
 from scirocco.models.base import GradientModel, require_positive_setting
-from scirocco.models.home import Home
+from scirocco.models.fit_location import FitLocation
 from scirocco.samplers import GeodesicSGHMC
 from scirocco.samplers.base import Sampler
 from scirocco.target import Target
@@ -135,9 +135,9 @@ class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
 
         With a ``path`` draws and checkpoints go to that folder, for ``scirocco.resume(path, X)``.
         """
-        return self._fit(X, y, Home.of(path))
+        return self._fit(X, y, FitLocation.of(path))
 
-    def _fit(self, X: Any, y: Any, home: Home) -> VonMisesFisherMixture:
+    def _fit(self, X: Any, y: Any, location: FitLocation) -> VonMisesFisherMixture:
         del y
         self._check_run()
         require_count("n_components", self.n_components)
@@ -146,19 +146,19 @@ class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         prior = self._prior(X.shape[1])
         if len(X) < self.n_components:
             raise ValueError(f"n_components is {self.n_components}, but X has n_samples = {len(X)}")
-        seed = home.seed(self.random_state)
-        start = None if home.begun else _mode(X, self.n_components, prior, generator(seed, Purpose.MIXTURE_SEARCH))
-        self._run(self.target(X), start, prior, home, seed)
+        seed = location.seed(self.random_state)
+        start = None if location.begun else _mode(X, self.n_components, prior, generator(seed, Purpose.MIXTURE_SEARCH))
+        self._run(self.target(X), start, prior, location, seed)
         self._settle()
         return self
 
-    def _run(self, target: Target, start: Mixture | None, prior: Prior, home: Home, seed: int) -> None:
+    def _run(self, target: Target, start: Mixture | None, prior: Prior, location: FitLocation, seed: int) -> None:
         """The chains, with control variates around the mode if nothing else was asked for."""
         if start is None:  # a run that goes on knows all this
-            return self._sample(target, {}, lambda: GeodesicSGHMC("auto"), home, seed=seed)
+            return self._sample(target, {}, lambda: GeodesicSGHMC("auto"), location, seed=seed)
         free = self.sampler is None and self.estimator is None
         self._sample(
-            target, start.params, lambda: _scaled_sampler(start, prior, target.size), home, batch_size=BATCH,
+            target, start.params, lambda: _scaled_sampler(start, prior, target.size), location, batch_size=BATCH,
             estimator=ControlVariate(centre=start.params) if free else None, seed=seed,
         )  # fmt: skip
 

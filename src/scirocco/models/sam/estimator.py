@@ -31,7 +31,7 @@ from scirocco.core.types import Array, Params
 from scirocco.directional import log_normaliser
 from scirocco.gradient.kernel import require_all_data, require_parts
 from scirocco.models.base import GradientModel, require_positive_setting
-from scirocco.models.home import Home
+from scirocco.models.fit_location import FitLocation
 from scirocco.models.inputs import refuse_text
 from scirocco.models.sam import variational
 from scirocco.models.sam.model import (
@@ -142,9 +142,9 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         With a ``path`` draws and checkpoints go to that folder, for ``scirocco.resume(path, X)``. Variational methods
         call ``report(seconds, topics)`` after each step.
         """
-        return self._fit(X, y, Home.of(path), report)
+        return self._fit(X, y, FitLocation.of(path), report)
 
-    def _fit(self, X: Any, y: Any, home: Home, report: Any = None) -> SphericalAdmixture:
+    def _fit(self, X: Any, y: Any, location: FitLocation, report: Any = None) -> SphericalAdmixture:
         del y
         self._check_run()
         require_choice("method", self.method, (*SAMPLED, *IN_TURN, *VARIATIONAL))
@@ -157,17 +157,17 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         self.hyper_: list[Any] = list(self._hyper(rows.shape[1]))
         mean = rows.mean(axis=0, dtype=np.float64)
         self.centre_ = (mean / max(np.linalg.norm(mean), 1e-12)).astype(np.float32)
-        seed = home.seed(self.random_state)
+        seed = location.seed(self.random_state)
         topics = self._initial(rows, seed)
         self.search_seconds_ = 0.0
         if self.method in VARIATIONAL:
-            if home.path is not None:
+            if location.path is not None:
                 raise ValueError(f"path is for runs that are sampled; method {self.method!r} has none")
             return self._fit_variational(rows, topics, seed, report)
-        self._check_sampler(rows, home)
-        if self.start == "variational" and not home.begun:
+        self._check_sampler(rows, location)
+        if self.start == "variational" and not location.begun:
             topics, self.search_seconds_ = self._search(rows, topics, seed)
-        self._fit_sampled(rows, topics, home, seed)
+        self._fit_sampled(rows, topics, location, seed)
         self._settle()
         return self
 
@@ -234,10 +234,10 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
 
     # Fitting.
 
-    def _check_sampler(self, rows: np.ndarray, home: Home) -> None:
+    def _check_sampler(self, rows: np.ndarray, location: FitLocation) -> None:
         """What a run would refuse, before a start is searched for."""
-        if home.path is not None and home.meta is None:
-            RunFolder(home.path).require_free()
+        if location.path is not None and location.description is None:
+            RunFolder(location.path).require_free()
         sampler = self.sampler
         if sampler is None and self.method in IN_TURN:
             sampler = GMC(1.0)
@@ -259,13 +259,13 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         size = BATCH if self.batch_size is None else self.batch_size
         return batch_rows(min(size, len(rows)) if isinstance(size, int | np.integer) else size, len(rows))
 
-    def _fit_sampled(self, rows: np.ndarray, topics: np.ndarray, home: Home, seed: int) -> None:
+    def _fit_sampled(self, rows: np.ndarray, topics: np.ndarray, location: FitLocation, seed: int) -> None:
         hyper = self._settings
         own = partial(self._own_sampler, rows, topics, seed)
         if self.method in SAMPLED:
             average = ShareAverage(hyper.alpha, hyper.kappa, hyper.power, self.share_draws, self.share_moves)
             self._sample(
-                marginal_target(rows, self.centre_, hyper), {"topics": jnp.asarray(topics)}, own, home, seed=seed,
+                marginal_target(rows, self.centre_, hyper), {"topics": jnp.asarray(topics)}, own, location, seed=seed,
                 estimator=average, batch_size=min(BATCH, len(rows)), spent=self.search_seconds_,
             )  # fmt: skip
             return
@@ -275,7 +275,7 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         held = {"theta": jnp.stack([shares.theta] * draws), "log_step": shares.log_step, "moves": shares.moves}
         block = shares_block(hyper, draws, self.share_moves)
         self._sample(
-            joint_target(rows, self.centre_, hyper), {"topics": jnp.asarray(topics)} | held, own, home, seed=seed,
+            joint_target(rows, self.centre_, hyper), {"topics": jnp.asarray(topics)} | held, own, location, seed=seed,
             blocks=(block,), batch_size=len(rows), collect=_only_topics, spent=self.search_seconds_,
         )  # fmt: skip
 
