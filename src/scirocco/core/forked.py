@@ -9,15 +9,15 @@ from __future__ import annotations
 import os
 import sys
 
-_forked_in_use = False
+_in_use: list[int] = []  # this process, if it was forked from one that had used JAX
 
 
 def _note() -> None:
     """In a child, just after the fork: remember whether the parent had used JAX."""
-    global _forked_in_use
     # Without the lock that JAX has for it: another thread may have held it at the fork.
     bridge = sys.modules.get("jax._src.xla_bridge")
-    _forked_in_use = _forked_in_use or bool(getattr(bridge, "_backends", None))
+    if getattr(bridge, "_backends", None):
+        _in_use.append(os.getpid())
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which cannot fork
@@ -26,7 +26,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which cannot fork
 
 def refuse_after_fork() -> None:
     """Raise in a process that was forked after JAX had been used, in which the first step would never end."""
-    if _forked_in_use:
+    if _in_use:
         raise RuntimeError(
             "this process was forked from one that had used JAX, whose threads stayed behind: sampling would never "
             "end. Start processes by multiprocessing.get_context('spawn') or 'forkserver', or use JAX in the child only"
