@@ -6,7 +6,7 @@ here are frozen dataclasses, so a checkpoint can name them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -85,12 +85,7 @@ def cyclical(sampler: Any, period: int, exploration: float = 0.25) -> Any:
     >>> cyclical(sc.SGLD(0.1), period=100).temperature
     Stages(temperature=1.0, period=100, explore=25)
     """
-    if (
-        isinstance(sampler, type)
-        or not is_dataclass(sampler)
-        or not hasattr(sampler, "step_size")
-        or not hasattr(sampler, "temperature")
-    ):
+    if isinstance(sampler, type) or not hasattr(sampler, "step_size") or not hasattr(sampler, "temperature"):
         raise TypeError(f"sampler must be one with a step size, such as scirocco.SGLD(1e-4); got {sampler!r}")
     require_count("period", period, least=2)
     if not real_number("exploration", exploration, least=0.0) < 1:

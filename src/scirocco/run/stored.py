@@ -23,7 +23,7 @@ REMEDY = "restore it from a copy, or delete the run and start it again"
 class StoredArray:
     """An array of a Zarr group on disk.
 
-    With ``shape`` (behind chain and draw) and ``dtype`` it must have these, and with ``least`` so many chains and draws.
+    It must have the ``shape`` (behind chain and draw), the ``dtype`` and at ``least`` the chains and draws given.
     """
 
     def __init__(
@@ -98,7 +98,8 @@ def lazy(
 
     array = StoredArray(group, name, shape, dtype, least)
     unread: Any = indexing.LazilyIndexedArray(_backend()(array))
-    return xr.Variable(array.dims, indexing.MemoryCachedArray(indexing.CopyOnWriteArray(unread)))
+    kept: Any = indexing.MemoryCachedArray
+    return xr.Variable(array.dims, kept(indexing.CopyOnWriteArray(unread)))
 
 
 @cache
