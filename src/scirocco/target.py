@@ -338,6 +338,12 @@ def _hashable(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def require_target(target: object) -> None:
+    """Reject what is no target."""
+    if not isinstance(target, Target):
+        raise TypeError(f"target must be a scirocco.Target; got {type(target).__name__}")
+
+
 def merge(position: Params, held: Params) -> Params:
     """All parameters: those the sampler moves and those that blocks update."""
     return {**position, **held} if held else position

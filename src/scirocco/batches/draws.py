@@ -20,7 +20,7 @@ from jaxtyping import Int
 
 from scirocco.batches.base import Batch
 from scirocco.batches.integers import below, integers
-from scirocco.core.checks import require_count
+from scirocco.core.checks import numbers, require_count
 from scirocco.core.keys import Use, fold
 from scirocco.core.parts import part
 from scirocco.core.program import program_part
@@ -283,7 +283,7 @@ class Weighted(Batching):
 
     def bind(self, total: int, resident: int, batch_size: int, order: np.ndarray | None, ring: bool) -> Draw:
         """Round the probabilities."""
-        weights = np.asarray(self.weights, dtype=np.float64)
+        weights = numbers("weights", self.weights).astype(np.float64, copy=False)
         if resident != total:
             raise ValueError("Weighted needs data in memory; for data on disk use Shuffled or WithReplacement")
         if weights.shape != (total,):

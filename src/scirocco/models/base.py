@@ -155,7 +155,7 @@ class GradientModel(BaseEstimator):  # type: ignore[misc]
     def _restore(self, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         import xarray as xr
 
-        draws = {name.removeprefix("draws/"): a for name, a in arrays.items() if name.startswith("draws/")}
+        draws = {name.removeprefix("draws/"): arrays[name] for name in arrays if name.startswith("draws/")}
         if not draws:
             raise ValueError("it has no draws")
         self.posterior_ = xr.Dataset(

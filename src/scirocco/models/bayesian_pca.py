@@ -31,7 +31,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import gen_batches
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from scirocco.core.checks import require_count
 from scirocco.core.program import Given
@@ -40,6 +40,7 @@ from scirocco.estimators import ControlVariate
 from scirocco.manifolds import Stiefel
 from scirocco.models.base import GradientModel, require_positive_setting
 from scirocco.models.fit_location import FitLocation
+from scirocco.models.inputs import check_array, validate_data
 from scirocco.samplers import GeodesicSGHMC
 from scirocco.target import Target
 

@@ -18,13 +18,14 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 from sklearn.base import DensityMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from scirocco.core.checks import require_count
 from scirocco.core.program import Given
 from scirocco.core.types import Array, Params
 from scirocco.models.base import GradientModel, require_positive_setting
 from scirocco.models.fit_location import FitLocation
+from scirocco.models.inputs import validate_data
 from scirocco.samplers import UnderdampedLangevin
 from scirocco.target import Target
 

@@ -20,15 +20,16 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import sparse
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from scirocco.core.checks import require_count
+from scirocco.core.checks import real_array, require_count
 from scirocco.core.program import Given
 from scirocco.core.types import Array, Key, Params
 from scirocco.gradient.blocks import Block
 from scirocco.models import precisions
 from scirocco.models.base import GradientModel, require_positive_setting
 from scirocco.models.fit_location import FitLocation
+from scirocco.models.inputs import check_array, require_numbers
 from scirocco.samplers import SGNHT
 from scirocco.target import Target
 
@@ -139,6 +140,7 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
         if sparse.issparse(X):
             if y is not None:
                 raise ValueError("y must be None when X is a sparse matrix of ratings")
+            require_numbers("X", X)
             matrix: Any = cast(Any, X).tocoo()
             pairs, ratings = np.stack([matrix.row, matrix.col], axis=1), np.asarray(matrix.data, np.float32)
             if not ratings.size:
@@ -266,7 +268,7 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
 
     def rmse(self, X: Any, y: Any) -> float:
         """The root mean squared error of ``predict``."""
-        return float(np.sqrt(np.mean((np.asarray(y, np.float64) - self.predict(X)) ** 2)))
+        return float(np.sqrt(np.mean((real_array("y", y) - self.predict(X)) ** 2)))
 
 
 def _log_prior(shape: float, rate: float, params: Params) -> Array:

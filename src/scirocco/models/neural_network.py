@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from scirocco.core.checks import require_choice, require_count
 from scirocco.core.program import Given
@@ -28,6 +28,7 @@ from scirocco.gradient.blocks import Block
 from scirocco.models import precisions
 from scirocco.models.base import GradientModel, require_positive_setting
 from scirocco.models.fit_location import FitLocation
+from scirocco.models.inputs import validate_data
 from scirocco.samplers import SGNHT
 from scirocco.target import Target
 

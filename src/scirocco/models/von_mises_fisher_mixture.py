@@ -33,7 +33,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.sparse import coo_array
 from scipy.special import logsumexp, softmax
 from sklearn.base import DensityMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from scirocco.core.checks import real_array, require_choice, require_count
 from scirocco.core.interrupt import poll
@@ -46,6 +46,7 @@ from scirocco.estimators import ControlVariate
 from scirocco.manifolds import Sphere
 from scirocco.models.base import GradientModel, require_positive_setting
 from scirocco.models.fit_location import FitLocation
+from scirocco.models.inputs import validate_data
 from scirocco.samplers import GeodesicSGHMC
 from scirocco.samplers.base import Sampler
 from scirocco.target import Target

@@ -21,6 +21,7 @@ import numpy as np
 from scirocco.run.checkpoint import DamagedError
 from scirocco.run.moments import Moments
 from scirocco.run.ragged import Ragged, concatenated, draws_of
+from scirocco.run.stored import REMEDY, StoredArray, lazy
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -298,7 +299,12 @@ def open_group(path: Path, mode: Any = "a") -> Any:
     """A Zarr group."""
     import zarr
 
-    return zarr.open_group(str(path), mode=mode)
+    try:
+        return zarr.open_group(str(path), mode=mode)
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # Zarr has no common class for what a damaged description raises
+        raise DamagedError(f"{path / 'zarr.json'} is damaged ({type(error).__name__}: {error}): {REMEDY}") from error
 
 
 def create(group: Any, name: str, shape: Any, chunks: Any, dtype: Any, dims: Any) -> Any:
@@ -339,28 +345,29 @@ def read_draws(folder: Path, variables: Variables, count: int, chains: Sequence[
             if not count:
                 draws[name] = variable.empty(len(chains))
             elif not variable.ragged:
-                draws[name] = open_group(folder / DRAWS, "r")[name][rows, :count]
+                least = chains.stop, count
+                draws[name] = StoredArray(folder / DRAWS, name, variable.shape, variable.dtype, least)[rows, :count]
             else:
-                draws[name] = _read_ragged(open_group(folder / RAGGED, "r")[name], variable, count, chains)
+                draws[name] = _read_ragged(folder / RAGGED / name, variable, count, chains)
     return draws
 
 
-def open_draws(folder: Path, names: Sequence[str], chains: Sequence[int], count: int) -> xr.Dataset:
+def open_draws(folder: Path, variables: Variables, chains: Sequence[int], count: int) -> xr.Dataset:
     """The first ``count`` draws of some chains, as a dataset that reads them when they are used."""
     import xarray as xr
 
-    if not names:
-        return xr.Dataset()
-    with _named(folder / DRAWS):
-        whole = xr.open_dataset(folder / DRAWS, engine="zarr", consolidated=False, chunks=None)
-        return whole[list(names)].isel(chain=list(chains), draw=slice(0, count))
+    least = (max(chains, default=-1) + 1, count)
+    found = {name: lazy(folder / DRAWS, name, v.shape, v.dtype, least) for name, v in variables.items()}
+    return xr.Dataset(found).isel(chain=list(chains), draw=slice(0, count)) if found else xr.Dataset()
 
 
-def _read_ragged(group: Any, variable: Variable, count: int, chains: range) -> Ragged:
-    lengths = np.maximum(group["lengths"][chains.start : chains.stop, :count], 0)  # 0 of chains that recorded nothing
-    step, values = group["lengths"].chunks[1], []
+def _read_ragged(place: Path, variable: Variable, count: int, chains: range) -> Ragged:
+    stored = StoredArray(place, "lengths", (), np.dtype(np.int64), (chains.stop, count))
+    lengths = np.maximum(stored[chains.start : chains.stop, :count], 0)  # 0 of chains that recorded nothing
+    step, values = stored.chunks[1], []
     for chain, wanted in zip(chains, lengths.sum(axis=1), strict=True):
-        parts = [group[f"values.{chain}.{k}"][...] for k in range(-(-count // step) if wanted else 0)]
+        names = [f"values.{chain}.{k}" for k in range(-(-count // step) if wanted else 0)]
+        parts = [StoredArray(place, name, dtype=variable.dtype)[...] for name in names]
         values.append(np.concatenate([np.empty((0, *variable.shape), variable.dtype), *parts])[: int(wanted)])
     return Ragged(lengths, values)
 
@@ -372,22 +379,20 @@ def verify(folder: Path, variables: Variables, count: int, chains: range) -> Non
             continue
         place = folder / (RAGGED if variable.ragged else DRAWS) / name
         with _named(place):
-            group = open_group(folder / (RAGGED if variable.ragged else DRAWS), "r")
-            array = group[f"{name}/lengths" if variable.ragged else name]
-            for key in _chunk_keys(array, count, chains):
-                if not (folder / (RAGGED if variable.ragged else DRAWS) / array.path / key).is_file():
-                    raise DamagedError(
-                        f"{place} lacks the chunk {key}, which was written: restore it from a copy, or delete the run "
-                        "and start it again"
-                    )
+            if variable.ragged:
+                array = StoredArray(place, "lengths", (), np.dtype(np.int64), (chains.stop, count))
+            else:
+                array = StoredArray(folder / DRAWS, name, variable.shape, variable.dtype, (chains.stop, count))
+            for number in _chunk_numbers(array, count, chains):
+                if not array.chunk_file(number).is_file():
+                    raise DamagedError(f"{array.chunk_file(number)}, a chunk that was written, is missing: {REMEDY}")
 
 
-def _chunk_keys(array: Any, count: int, chains: range) -> Iterator[str]:
+def _chunk_numbers(array: StoredArray, count: int, chains: range) -> Iterator[tuple[int, ...]]:
     rows, step = array.chunks[:2]
-    rest = "/0" * (array.ndim - 2)
     for row in range(chains.start // rows, -(-chains.stop // rows)):
         for k in range(-(-count // step)):
-            yield f"c/{row}/{k}{rest}"
+            yield (row, k, *[0] * (len(array.shape) - 2))
 
 
 class _named:

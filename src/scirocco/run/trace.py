@@ -135,7 +135,7 @@ class Trace:
         if self._stored is None:
             import xarray as xr
 
-            fixed = [name for name, variable in self.variables.items() if not variable.ragged]
+            fixed = {name: variable for name, variable in self.variables.items() if not variable.ragged}
             named = store.dimensions(self.variables)
             if isinstance(self._draws, Path):
                 found = store.open_draws(self._draws, fixed, self._rows, self.count)

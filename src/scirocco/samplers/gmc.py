@@ -90,7 +90,7 @@ class GMC(Sampler):
     def init(self, key: Key, position: Params, geometry: Geometry = FLAT) -> GMCState:
         """Start at ``position``; momenta are drawn at each step."""
         del key, geometry
-        return GMCState(position, jnp.int32(0), jnp.ones(()))
+        return GMCState(position, jnp.int32(0), jnp.float32(1))
 
     def step(self, key: Key, state: GMCState, gradient: Gradient, geometry: Geometry = FLAT) -> tuple[GMCState, Info]:
         """A trajectory and the test at its end."""

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from scirocco.core.checks import require_count
+from scirocco.core.checks import require_count, require_flag
 from scirocco.core.keys import Use, fold
 from scirocco.core.types import Array, Gradient, Key, Params, Setting
 from scirocco.manifolds import FLAT, Geometry
@@ -72,6 +72,7 @@ class NUTS(Sampler):
         require_positive("step_size", self.step_size)
         require_count("adaptation", self.adaptation, 0)
         require_count("doublings", self.doublings)
+        require_flag("dense", self.dense)
         if not 0 < self.acceptance < 1:
             raise ValueError(f"acceptance must lie between 0 and 1; got {self.acceptance!r}")
         require_positive("temperature", self.temperature)

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.core.checks import require_choice, require_count
+from scirocco.core.checks import require_choice, require_count, require_flag
 from scirocco.core.trees import normal_like
 from scirocco.core.types import Array, Gradient, Key, Params, Setting
 from scirocco.integrators.langevin import INTEGRATORS
@@ -77,6 +77,7 @@ class SGHMC(Sampler):
         require_positive("friction", self.friction, allow_zero=True)
         require_noise(self.noise_estimate)
         require_positive("temperature", self.temperature, allow_zero=True)
+        require_flag("resample_momentum", self.resample_momentum)
         require_count("inner_steps", self.inner_steps)
         require_choice("integrator", self.integrator, INTEGRATORS)
 

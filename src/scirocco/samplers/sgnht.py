@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.core.checks import require_choice, require_count
+from scirocco.core.checks import require_choice, require_count, require_flag
 from scirocco.core.trees import normal_like
 from scirocco.core.types import Array, Gradient, Key, Number, Params, Setting
 from scirocco.integrators.langevin import baoab, euler, split_friction
@@ -82,6 +82,7 @@ class SGNHT(Sampler):
         require_positive("diffusion", self.diffusion, allow_zero=True)
         require_positive("temperature", self.temperature, allow_zero=True)
         require_noise(self.noise_estimate)
+        require_flag("per_coordinate", self.per_coordinate)
         require_count("inner_steps", self.inner_steps)
         require_choice("integrator", self.integrator, THERMOSTATS)
 

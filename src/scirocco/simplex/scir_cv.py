@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from scirocco.core.checks import positive_array, require_choice, require_count
+from scirocco.core.checks import positive_array, require_choice, require_count, require_flag
 from scirocco.core.compiled import jit
 from scirocco.simplex.base import Centre, Counts, SimplexSampler, State, require_step_size, step_size_at
 from scirocco.simplex.weights import Weights, normalised
@@ -138,6 +138,7 @@ class SCIRCV(SimplexSampler):
                 raise ValueError("centre and recentre_every cannot both be given: a centre is fixed or estimated")
         if self.centre is not None:
             positive_array("centre", self.centre)
+        require_flag("remove_bias", self.remove_bias)
         if (
             isinstance(self.centre_batch, bool)
             or not isinstance(self.centre_batch, int | float)

@@ -11,6 +11,7 @@ import numpy as np
 from scirocco.batches import Batching
 from scirocco.batches.base import batch_rows
 from scirocco.core.checks import require_seed
+from scirocco.core.forked import refuse_after_fork
 from scirocco.core.interrupt import interruptible
 from scirocco.core.types import Params
 from scirocco.estimators import Estimator
@@ -47,6 +48,7 @@ def kernel(
     >>> state.position.shape, int(state.step)
     ((), 1)
     """
+    refuse_after_fork()
     return Kernel(
         target, sampler, batch_size=_batch_size(target, sampler, batch_size), estimator=estimator, batching=batching,
         blocks=blocks, seed=require_seed(seed), chains=chains,
@@ -79,6 +81,7 @@ def tune(
     """
     from scirocco.tuning.automatic import tune_kernel
 
+    refuse_after_fork()
     if automatic(getattr(sampler, "step_size", None)) is None:
         raise ValueError(f'tune finds a step size that is left open, step_size="auto"; got {sampler!r}')
 

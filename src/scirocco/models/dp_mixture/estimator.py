@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from scirocco.core.checks import positive_array, require_choice, require_count
 from scirocco.core.compiled import available_threads
@@ -29,7 +29,7 @@ from scirocco.models.dp_mixture.search import STARTS
 from scirocco.models.dp_mixture.snapshots import log_predictive
 from scirocco.models.dp_mixture.stream import Stream
 from scirocco.models.fit_location import FitLocation
-from scirocco.models.inputs import COUNTS, names_of, refuse_text
+from scirocco.models.inputs import COUNTS, names_of, refuse_text, validate_data
 from scirocco.run.trace import Summary, table_of
 from scirocco.simplex import SCIRCV, Exact, SimplexSampler
 

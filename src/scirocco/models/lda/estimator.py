@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from scirocco.core.checks import positive_array, real_array, require_choice, require_count
 from scirocco.core.compiled import available_threads
@@ -22,7 +22,7 @@ from scirocco.corpora.documents import Documents
 from scirocco.corpora.store import Corpus
 from scirocco.counts.estimators import chosen_estimator
 from scirocco.models.fit_location import FitLocation
-from scirocco.models.inputs import COUNTS, names_of, refuse_text
+from scirocco.models.inputs import COUNTS, names_of, refuse_text, validate_data
 from scirocco.models.lda import evaluation, storage
 from scirocco.models.lda.choosing import IN_MEMORY, SAMPLERS, automatic, stream_sampler
 from scirocco.models.lda.documents import apart, document_draws, document_moments, document_topics

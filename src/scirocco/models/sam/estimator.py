@@ -22,7 +22,7 @@ import scipy.sparse as sp
 from scipy.optimize import linear_sum_assignment
 from scipy.special import logsumexp
 from sklearn.base import TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from scirocco.batches.base import batch_rows
 from scirocco.core.checks import positive_array, require_choice, require_count
@@ -32,7 +32,7 @@ from scirocco.directional import log_normaliser
 from scirocco.gradient.kernel import require_all_data, require_parts
 from scirocco.models.base import GradientModel, require_positive_setting
 from scirocco.models.fit_location import FitLocation
-from scirocco.models.inputs import refuse_text
+from scirocco.models.inputs import refuse_text, validate_data
 from scirocco.models.sam import variational
 from scirocco.models.sam.model import (
     Hyper,

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from scirocco.models.inputs import COUNTS, refuse_text
+from scirocco.models.inputs import COUNTS, refuse_text, validate_data
 
 
 class TfIdf(TransformerMixin, BaseEstimator):  # type: ignore[misc]
