@@ -34,7 +34,7 @@ from scirocco.manifolds import Euclidean, Sphere
 from scirocco.run.describe import describe, is_opaque, rebuild
 from scirocco.run.resume import resume
 from scirocco.run.trace import Trace
-from scirocco.samplers import SGLD, Sampler
+from scirocco.samplers import SGLD, GeodesicSampler, Sampler
 from scirocco.sampling import kernel, sample
 from scirocco.simplex import SCIRCV, Counts, SimplexSampler, Weights
 from scirocco.target import Target
@@ -96,7 +96,7 @@ def check_sampler(sampler: Sampler, *, bad: dict[str, Any] | None = None) -> Non
     rows: dict[str, Any] = {"batch_size": None} if sampler.full_data else {}
     rows["burn_in"] = max(RUN["burn_in"], sampler.warm_up)
     flat = _check_resume(lambda **options: sample(TARGET, sampler, START, **options | rows))
-    if sampler.geodesic:
+    if isinstance(sampler, GeodesicSampler):
         _check_geodesic(sampler, rows, flat)
 
 
@@ -123,7 +123,11 @@ def check_estimator(estimator: Estimator) -> None:
     _same_shapes(state, blank, "blank must have the structure, shapes and dtypes of init")
     batch = bound.draw.fresh(jax.random.key(0), bound.data_at(0))
     place = jax.tree.map(lambda leaf: leaf + 0.3, position)
-    gradient, after = jax.jit(lambda part, s: part.estimate(TARGET.density, s, place, held, batch))(estimator, state)
+    gradient, after = jax.jit(
+        lambda part, s: dataclasses.replace(bound.program, estimator=part).estimate(
+            jax.random.key(1), s, place, held, batch
+        )
+    )(estimator, state)
     _same_shapes(state, after, "an estimate must keep the shapes and dtypes of the state")
     for name, exact in TARGET.full_gradient(place, held).items():
         message = f"on all data the estimate must be the gradient; of {name} it is {gradient[name]}, not {exact}"

@@ -68,7 +68,7 @@ def settled(model, rows, trace):
 
 @pytest.mark.slow
 @parametrize_with_checks(
-    [VonMisesFisherMixture(normalize=True, sampler=sc.GeodesicSGHMC(1e-3), n_chains=1, **QUICK)],
+    [VonMisesFisherMixture(normalize=True, sampler=sc.SGGMC(1e-3), n_chains=1, **QUICK)],
     expected_failed_checks=lambda _: {"check_estimators_dtypes": "one of its rows is zero, which has no direction"},
 )
 def test_scikit_learn_compatibility(estimator, check):
@@ -223,7 +223,7 @@ def test_chains_from_different_arrangements_have_one_posterior(fitted):
         return {name: values[order] for name, values in start.params.items()}
 
     trace = sc.sample(
-        model.target(model._rows(rows, reset=False)), sc.GeodesicSGHMC(0.02, friction=15.0), permuted,
+        model.target(model._rows(rows, reset=False)), sc.SGGMC(0.02, friction=15.0), permuted,
         num_samples=800, burn_in=300, thin=10, batch_size=len(rows), chains=6, seed=0, progress=False,
     )  # fmt: skip
     first = trace.posterior["means"].values[:, -1, 0, 2] > 0.5

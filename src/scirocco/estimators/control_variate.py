@@ -77,7 +77,7 @@ def estimate_second_order(
 
 
 @dataclass(frozen=True, eq=False)
-class ControlVariate(Estimator):
+class ControlVariate(Estimator[ControlVariateState]):
     """Control variates around a centre: the user's, or the posterior mode (``find_mode``).
 
     ``order`` is that of Taylor's series, 1 or 2 (for at most 1,000 parameters). Chains start at the centre, which

@@ -33,7 +33,7 @@ class SAGAState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SAGA(Estimator):
+class SAGA(Estimator[SAGAState]):
     """A table of the last gradient of every example; needs data in memory.
 
     >>> import jax.numpy as jnp, scirocco as sc

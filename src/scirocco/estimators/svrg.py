@@ -20,7 +20,7 @@ from scirocco.target import PureDensity, Target
 
 
 @dataclass(frozen=True)
-class SVRG(Estimator):
+class SVRG(Estimator[ControlVariateState]):
     """Control variates around the chain's own position of at most ``refresh_every`` steps ago.
 
     >>> import jax.numpy as jnp, scirocco as sc

@@ -16,7 +16,7 @@ import numpy as np
 
 from scirocco.core.clock import Clock, add_compile_seconds
 from scirocco.core.keys import Use, as_key, fold
-from scirocco.core.program import QUICK
+from scirocco.core.program import QUICK, program_part
 from scirocco.core.seeds import Purpose, generator, key_words
 from scirocco.core.trees import at_least_single, named_leaves
 from scirocco.core.types import Array, Data, Key, Params
@@ -45,6 +45,7 @@ def _count_compilation(event: str, duration_secs: float, **_: Any) -> None:
 
 
 jax.monitoring.register_event_duration_secs_listener(_count_compilation)
+program_part(Recording)  # here, because ``run`` knows nothing of JAX
 
 
 class Stored(NamedTuple):
@@ -349,6 +350,12 @@ def _states_of(program: Program, words: Array, parts: tuple[Params, Params, Any]
 _states = partial(jax.jit, static_argnums=3, compiler_options=QUICK)(_states_of)
 
 
+def next_stop(recording: Recording, step: Array) -> Array:
+    """The next step at which a draw may be due, or the end of the burn-in."""
+    burn_in, thin = recording.burn_in, recording.thin
+    return jnp.where(step < burn_in, burn_in, step + thin - (step - burn_in) % thin)
+
+
 @partial(jax.jit, static_argnums=(6, 7, 8, 9), donate_argnums=3)
 def _loop(
     program: Program, recording: Recording, words: Array, state: ChainState, data: Data, until: Array, stored: Stored,
@@ -371,7 +378,7 @@ def _loop(
 
     def segment(carry: tuple[Any, ...]) -> tuple[Any, ...]:
         state, info, buffers, count, first, second = carry
-        stop = jnp.minimum(until, recording.next_stop(state.step))
+        stop = jnp.minimum(until, next_stop(recording, state.step))
         state, info = jax.lax.while_loop(lambda c: c[0].step < stop, step, (state, info))
         # The slot is written in any case and counted only if this is a draw: no branch that copies the buffer.
         buffers = jax.tree.map(

@@ -40,7 +40,7 @@ from scirocco.estimators import ControlVariate
 from scirocco.manifolds import Stiefel
 from scirocco.models.base import GradientModel, require_positive_setting
 from scirocco.models.home import Home
-from scirocco.samplers import GeodesicSGHMC
+from scirocco.samplers import SGGMC
 from scirocco.target import Target
 
 COORDINATES = ("loadings", "log_scales", "log_noise", "mean")  # of the chain
@@ -171,7 +171,7 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
         }
         return {name: jnp.asarray(value, jnp.float32) for name, value in start.items()}
 
-    def _default_run(self, start: Params, n: int) -> tuple[GeodesicSGHMC, int]:
+    def _default_run(self, start: Params, n: int) -> tuple[SGGMC, int]:
         """The sampler, with steps in posterior sds by the Fisher information at the start, and rows of a minibatch."""
         scales, noise = (np.exp(np.asarray(start[name], np.float64)) for name in ("log_scales", "log_noise"))
         total, (d, k) = scales**2 + noise**2, start["loadings"].shape
@@ -192,7 +192,7 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
         # square of the distance to the start, which columns go that turn into each other.
         far = d + np.max(np.minimum(turns, 1.0) / columns[:-1], initial=0.0) ** 2
         rows = n * STEP / 2 * slow * fast * far / HEAT
-        return GeodesicSGHMC(steps, friction), int(min(n, max(BATCH, rows)))
+        return SGGMC(steps, friction), int(min(n, max(BATCH, rows)))
 
     def _settle(self, start: Params, centre: np.ndarray, scale: float) -> None:
         """Draws in the units of the data, columns in one order and with one sign, and what is known from them."""

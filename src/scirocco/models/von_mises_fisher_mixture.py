@@ -46,7 +46,7 @@ from scirocco.estimators import ControlVariate
 from scirocco.manifolds import Sphere
 from scirocco.models.base import GradientModel, require_positive_setting
 from scirocco.models.home import Home
-from scirocco.samplers import GeodesicSGHMC
+from scirocco.samplers import SGGMC
 from scirocco.samplers.base import Sampler
 from scirocco.target import Target
 
@@ -155,7 +155,7 @@ class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
     def _run(self, target: Target, start: Mixture | None, prior: Prior, home: Home, seed: int) -> None:
         """The chains, with control variates around the mode if nothing else was asked for."""
         if start is None:  # a run that goes on knows all this
-            return self._sample(target, {}, lambda: GeodesicSGHMC("auto"), home, seed=seed)
+            return self._sample(target, {}, lambda: SGGMC("auto"), home, seed=seed)
         free = self.sampler is None and self.estimator is None
         self._sample(
             target, start.params, lambda: _scaled_sampler(start, prior, target.size), home, batch_size=BATCH,
@@ -484,7 +484,7 @@ def _scaled_sampler(start: Mixture, prior: Prior, rows: int) -> Sampler:
         "means": (sizes * kappas * ratio + prior.dimension)[:, None],  # a uniform direction has entries of 1/d
         "log_kappas": sizes * change**2 * slope + (1 + away) / prior.spread**2,  # where the rows pull it, they hold it
     }
-    return GeodesicSGHMC(
+    return SGGMC(
         {name: np.float32(STEP / np.sqrt(value)) for name, value in precisions.items()},
         friction={name: np.float32(np.sqrt(value)) for name, value in precisions.items()},
     )

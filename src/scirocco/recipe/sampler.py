@@ -19,7 +19,6 @@ from jax.flatten_util import ravel_pytree
 
 from scirocco.core.checks import require_count
 from scirocco.core.types import Array, Gradient, Key, Params, Setting
-from scirocco.manifolds import FLAT, Geometry
 from scirocco.recipe.fields import (
     Field,
     apply,
@@ -44,7 +43,7 @@ class RecipeState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Recipe(Sampler):
+class Recipe(Sampler[RecipeState]):
     """The Euler step of the complete recipe, with stochastic gradients.
 
         z <- z + h [-(D + Q) grad H + T Gamma] + sqrt(2 h T) D^{1/2} xi,    H(z) = U(theta) + E(theta, a)
@@ -88,9 +87,8 @@ class Recipe(Sampler):
         if self.auxiliary is None and self.auxiliary_energy is not None:
             raise ValueError("auxiliary must be a count or a function when auxiliary_energy is given; got None")
 
-    def check(self, position: Params, geometry: Geometry = FLAT) -> None:
+    def check(self, position: Params) -> None:
         """Look at the values of D and Q at ``position``."""
-        del geometry
         self.init(jax.random.key(0), position)
 
     def init(self, key: Key, position: Params) -> RecipeState:

@@ -30,8 +30,8 @@ from scirocco.core.types import Array, Gradient, Key, Params, Setting
 from scirocco.integrators.langevin import kick
 from scirocco.manifolds import FLAT, Geometry
 from scirocco.samplers.base import (
+    GeodesicSampler,
     Info,
-    Sampler,
     at,
     check_constant,
     info,
@@ -54,7 +54,7 @@ class GMCState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GMC(Sampler):
+class GMC(GeodesicSampler[GMCState]):
     """Geodesic Monte Carlo; ``step_size`` is h, ``leapfrog_steps`` L: 10, or with "auto" as many as the posterior is
     wide. ``jitter`` is the part of h that is random; 0 for none.
 
@@ -66,7 +66,6 @@ class GMC(Sampler):
     True
     """
 
-    geodesic: ClassVar[bool] = True
     full_data: ClassVar[bool] = True
     scalable: ClassVar[bool] = True
 

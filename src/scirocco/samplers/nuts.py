@@ -23,7 +23,6 @@ from jax.flatten_util import ravel_pytree
 from scirocco.core.checks import require_count
 from scirocco.core.keys import Use, fold
 from scirocco.core.types import Array, Gradient, Key, Params, Setting
-from scirocco.manifolds import FLAT, Geometry
 from scirocco.samplers.base import Auto, Info, Sampler, at, potential_difference, require_positive
 
 
@@ -42,7 +41,7 @@ class NUTSState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class NUTS(Sampler):
+class NUTS(Sampler[NUTSState]):
     """The No-U-Turn sampler (``pip install scirocco[nuts]``); ``step_size`` is the first h, which then adapts.
 
     ``adaptation`` steps are part of the burn-in, which must not be shorter. ``acceptance`` is what h is adapted to,
@@ -138,9 +137,8 @@ class NUTS(Sampler):
         adapted = state._replace(step_size=h.astype(jnp.float32), inverse_mass=mass, averaging=rate, moments=seen)
         return NUTSState(*_chosen(state.step <= self.adaptation, adapted, state))
 
-    def stats(self, state: NUTSState, geometry: Geometry = FLAT) -> dict[str, Array]:
+    def stats(self, state: NUTSState) -> dict[str, Array]:
         """Acceptance, leapfrog steps and whether the energy went astray, of the last trajectory."""
-        del geometry
         return {"acceptance": state.acceptance, "n_steps": state.leapfrog_steps, "diverging": state.diverging}
 
     def stationary_variance(self, state: NUTSState, precision: Params, noise: Params, epoch: float = np.inf) -> Params:

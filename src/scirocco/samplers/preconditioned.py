@@ -20,9 +20,8 @@ from scirocco.core.keys import Use, fold
 from scirocco.core.parts import part
 from scirocco.core.program import program_part
 from scirocco.core.types import Array, Gradient, Key, Number, Params
-from scirocco.manifolds import FLAT, Geometry
-from scirocco.samplers.around import Around
-from scirocco.samplers.base import Info, potential_difference
+from scirocco.samplers.base import Info, Sampler, potential_difference
+from scirocco.samplers.wrapper import Wrapper
 
 
 @part
@@ -79,7 +78,7 @@ class PreconditionedState(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Preconditioned(Around):
+class Preconditioned(Wrapper[PreconditionedState]):
     """``sampler`` in the coordinates of ``scale``; its step size, friction and temperature are those of phi.
 
     ``dispersion`` is the spread of the first phi of each chain, in posterior sds around the start.
@@ -95,16 +94,16 @@ class Preconditioned(Around):
 
     own_directions: ClassVar[bool] = True
 
-    sampler: Any
+    sampler: Sampler[Any]
     scale: Scale
     dispersion: float = 0.0
 
-    def check(self, position: Params, geometry: Geometry = FLAT) -> None:
-        """What the inner sampler has to say; and whether the scale fits."""
+    def check(self, position: Params) -> None:
+        """Reject a scale of another size than the parameters, and what the inner sampler rejects."""
         flat = ravel_pytree(position)[0]
         if flat.shape != self.scale.diagonal.shape:
             raise ValueError(f"scale has {self.scale.diagonal.size} coordinates; the parameters have {flat.size}")
-        self.sampler.check(flat, geometry)
+        self.sampler.check(flat)
 
     def init(self, key: Key, position: Params) -> PreconditionedState:
         """Start around ``position``, which becomes the origin of phi."""
@@ -115,14 +114,12 @@ class Preconditioned(Around):
             unravel(flat + self.scale.forward(phi)), jnp.int32(0), self.sampler.init(inner_key, phi)
         )
 
-    def begin(self, key: Key, state: PreconditionedState, geometry: Geometry = FLAT) -> PreconditionedState:
-        """Before each group of inner steps."""
-        del geometry
+    def begin(self, key: Key, state: PreconditionedState) -> PreconditionedState:
+        """What the inner sampler does before each group of inner steps."""
         return state._replace(inner=self.sampler.begin(key, state.inner))
 
-    def stats(self, state: PreconditionedState, geometry: Geometry = FLAT) -> dict[str, Array]:
-        """The inner sampler's."""
-        del geometry
+    def stats(self, state: PreconditionedState) -> dict[str, Array]:
+        """The statistics of the inner sampler."""
         return self.sampler.stats(state.inner)
 
     def step(self, key: Key, state: PreconditionedState, gradient: Gradient) -> tuple[PreconditionedState, Info]:

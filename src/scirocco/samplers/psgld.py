@@ -33,7 +33,7 @@ class PSGLDState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PSGLD(Sampler):
+class PSGLD(Sampler[PSGLDState]):
     """Preconditioned SGLD; ``step_size`` is h, and h G has the units of SGLD's step size.
 
     >>> PSGLD(step_size=0.01).adaptation_steps

@@ -7,7 +7,7 @@ for a gradient variance V. Targets exp(-U/T) up to O(h); without a right B the m
 Fox and Guestrin (2014), whose C is A here, in their reformulation eta = h^2 and alpha = A h.
 
 On a manifold p is a tangent vector, the drift a geodesic, and gradient and noise enter by their tangent parts; see
-``geodesic_sghmc``. ``inner_steps`` gradient steps, each on a fresh minibatch, make one step of the chain; with
+``sggmc``. ``inner_steps`` gradient steps, each on a fresh minibatch, make one step of the chain; with
 ``resample_momentum`` each of these starts with a new momentum from N(0, T).
 """
 
@@ -28,8 +28,8 @@ from scirocco.integrators.law import stationary_variance
 from scirocco.integrators.matrix import Matrix, difference
 from scirocco.manifolds import FLAT, Geometry, Manifold
 from scirocco.samplers.base import (
+    GeodesicSampler,
     Info,
-    Sampler,
     at,
     check_constant,
     has_matrix,
@@ -52,7 +52,7 @@ class LangevinState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SGHMC(Sampler):
+class SGHMC(GeodesicSampler[LangevinState]):
     """SGHMC; ``step_size`` is the time step h, ``friction`` A, a number, a pytree of numbers or of ``Matrix``.
 
     ``noise_estimate`` is B, a number or a pytree, or ``GradientNoise``, which knows or measures V and stands for h V/2.
@@ -62,7 +62,6 @@ class SGHMC(Sampler):
     """
 
     scalable: ClassVar[bool] = True
-    geodesic: ClassVar[bool] = True
 
     step_size: Setting
     friction: Setting = 1.0

@@ -30,7 +30,7 @@ class SGLDState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SGLD(Sampler):
+class SGLD(Sampler[SGLDState]):
     """Stochastic gradient Langevin dynamics; ``step_size`` is h.
 
     >>> import jax

@@ -27,8 +27,8 @@ from scirocco.integrators.law import stationary_variance
 from scirocco.integrators.thermostat import THERMOSTATS
 from scirocco.manifolds import FLAT, Geometry, Manifold
 from scirocco.samplers.base import (
+    GeodesicSampler,
     Info,
-    Sampler,
     at,
     check_constant,
     info,
@@ -52,7 +52,7 @@ class SGNHTState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SGNHT(Sampler):
+class SGNHT(GeodesicSampler[SGNHTState]):
     """SGNHT; ``step_size`` is the time step h, ``diffusion`` the injected noise A.
 
     ``noise_estimate`` is as for SGHMC: what need not be injected because the gradient brings it. ``inner_steps`` steps,
@@ -67,7 +67,6 @@ class SGNHT(Sampler):
     the momenta but not the positions, and at 10 batches an epoch the variance came out at 0.4 of the posterior's."""
 
     scalable: ClassVar[bool] = True
-    geodesic: ClassVar[bool] = True
 
     step_size: Setting
     diffusion: Setting = 1.0

@@ -46,7 +46,7 @@ class Natural(SimplexSampler):
     (1, 4)
     """
 
-    sampler: Any
+    sampler: Sampler
     normal_prior: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:

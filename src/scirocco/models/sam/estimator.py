@@ -47,7 +47,7 @@ from scirocco.models.sam.model import (
 from scirocco.models.sam.weights import sampled, start
 from scirocco.run.folder import RunFolder
 from scirocco.run.progress import waiting
-from scirocco.samplers import GMC, GeodesicSGHMC, GeodesicSGNHT, GradientNoise, Rescaled
+from scirocco.samplers import GMC, SGGMC, GeodesicSGNHT, GradientNoise, Rescaled
 from scirocco.samplers.base import Sampler
 from scirocco.target import Target
 
@@ -295,7 +295,7 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         # As much friction again as the noise of the gradient asks for, and so much less noise injected.
         friction = {"topics": np.maximum(1.0, h * noise).astype(np.float32)}
         known = GradientNoise({"topics": noise.astype(np.float32)})
-        return Rescaled(GeodesicSGHMC(h, friction=friction, noise_estimate=known), scale)
+        return Rescaled(SGGMC(h, friction=friction, noise_estimate=known), scale)
 
     def _noise(self, rows: np.ndarray, topics: np.ndarray, seed: int) -> np.ndarray:
         """The variance of a coordinate of each topic's gradient over minibatches, (topic, 1), measured at the start."""

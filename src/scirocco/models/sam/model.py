@@ -12,7 +12,7 @@ the sign of their estimate and their equation 10 are misprinted).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ from scirocco.batches import Batch
 from scirocco.core.program import Given
 from scirocco.core.types import Array, Data, Key, Params
 from scirocco.directional import log_bessel_excess
-from scirocco.estimators import Estimator
+from scirocco.estimators import StochasticEstimator
 from scirocco.gradient.blocks import Block
 from scirocco.manifolds import Sphere
 from scirocco.models.sam.weights import Shares, cosine, sampled, start
@@ -76,13 +76,11 @@ def at_nearest_shares(hyper: Hyper, params: Params, rows: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class ShareAverage(Estimator):
+class ShareAverage(StochasticEstimator[Shares]):
     """The gradient from draws of the shares of topics of the minibatch, whose chains go on where they were.
 
     ``draws`` of each document are averaged, ``between`` moves apart.
     """
-
-    stochastic: ClassVar[bool] = True
 
     alpha: tuple[float, ...]
     kappa: float
@@ -102,12 +100,11 @@ class ShareAverage(Estimator):
         size, topics = target.size, position["topics"]
         return Shares(*(jnp.zeros(shape, topics.dtype) for shape in ((size, topics.shape[0]), (size,), (size,))))
 
-    def estimate(
-        self, target: PureDensity, state: Shares, position: Params, held: Params, batch: Batch, key: Key | None = None
+    def estimate_with(
+        self, key: Key, target: PureDensity, state: Shares, position: Params, held: Params, batch: Batch
     ) -> tuple[Params, Shares]:
         """The moves of the minibatch's shares, then one backward pass."""
         del held
-        assert key is not None
         alpha, kappa = (jnp.asarray(x, batch.data.dtype) for x in (self.alpha, self.kappa))
         mine = jax.tree.map(lambda a: a[batch.indices], state)
         dots, gram = projections(position["topics"], batch.data)
