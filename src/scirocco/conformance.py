@@ -34,7 +34,8 @@ from scirocco.manifolds import Euclidean, Sphere
 from scirocco.run.describe import describe, is_opaque, rebuild
 from scirocco.run.resume import resume
 from scirocco.run.trace import Trace
-from scirocco.samplers import SGLD, GeodesicSampler, Sampler
+from scirocco.samplers import SGLD, Sampler
+from scirocco.samplers.base import GeodesicSampler
 from scirocco.sampling import kernel, sample
 from scirocco.simplex import SCIRCV, Counts, SimplexSampler, Weights
 from scirocco.target import Target

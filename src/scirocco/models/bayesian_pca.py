@@ -192,7 +192,7 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
         # square of the distance to the start, which columns go that turn into each other.
         far = d + np.max(np.minimum(turns, 1.0) / columns[:-1], initial=0.0) ** 2
         rows = n * STEP / 2 * slow * fast * far / HEAT
-        return SGGMC(steps, friction), int(min(n, max(BATCH, rows)))
+        return SGGMC(steps, friction=friction), int(min(n, max(BATCH, rows)))
 
     def _settle(self, start: Params, centre: np.ndarray, scale: float) -> None:
         """Draws in the units of the data, columns in one order and with one sign, and what is known from them."""

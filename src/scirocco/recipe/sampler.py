@@ -9,7 +9,7 @@ this form. Ma, Chen and Fox (2015).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import NamedTuple
 
 import jax
@@ -68,6 +68,7 @@ class Recipe(Sampler[RecipeState]):
     """
 
     step_size: Setting
+    _: KW_ONLY
     diffusion: Field = field(metadata={"constant": True})  # its root is then taken once, not at every step
     curl: Field = field(default=0.0, metadata={"constant": True})
     auxiliary_energy: Callable[[Array, Array], Array] | None = None

@@ -1,7 +1,7 @@
 """Gradient samplers, one algorithm a file."""
 
 from scirocco.integrators.matrix import Matrix
-from scirocco.samplers.base import Auto, GeodesicSampler, Info, Sampler
+from scirocco.samplers.base import Auto, Info, Sampler
 from scirocco.samplers.geodesic_sgnht import GeodesicSGNHT
 from scirocco.samplers.gmc import GMC
 from scirocco.samplers.noise import GradientNoise
@@ -25,7 +25,6 @@ __all__ = [
     "SGNHT",
     "Auto",
     "GeodesicSGNHT",
-    "GeodesicSampler",
     "GradientNoise",
     "Info",
     "Matrix",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -69,6 +69,7 @@ class Strain(NamedTuple):
     temperature: Any  # q'(theta - mean) u'g, whose expectation is T if the law is right, Gaussian or not
 
 
+@runtime_checkable
 class SamplerState(Protocol):
     """What the state of any sampler has; most are named tuples with more."""
 
@@ -89,6 +90,7 @@ else:
     State = TypeVar("State", bound=SamplerState)
 
 
+@runtime_checkable
 class Dynamics(Protocol[State]):
     """What a step of a chain calls of its sampler, once the sampler knows on which geometry it moves."""
 

@@ -16,7 +16,7 @@ Gaussian of curvature 1 the correlation of two draws is (sin s - sin s/2) / (s/2
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import ClassVar, NamedTuple
 
 import jax
@@ -70,6 +70,7 @@ class GMC(GeodesicSampler[GMCState]):
     scalable: ClassVar[bool] = True
 
     step_size: Setting
+    _: KW_ONLY
     leapfrog_steps: int | None = None
     jitter: float = 0.5
     temperature: Setting = 1.0

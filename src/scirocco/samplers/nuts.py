@@ -12,7 +12,7 @@ at which the step begins, summed from differences row by row, which single preci
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -57,6 +57,7 @@ class NUTS(Sampler[NUTSState]):
     full_data: ClassVar[bool] = True
 
     step_size: Setting = 1.0
+    _: KW_ONLY
     adaptation: int = 500
     acceptance: float = 0.8
     dense: bool = False

@@ -8,7 +8,7 @@ The inner sampler moves phi; a constant linear change of variables keeps its law
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -96,6 +96,7 @@ class Preconditioned(Wrapper[PreconditionedState]):
 
     sampler: Sampler[Any]
     scale: Scale
+    _: KW_ONLY
     dispersion: float = 0.0
 
     def check(self, position: Params) -> None:

@@ -10,7 +10,7 @@ of SGLD. Draws from the adaptation belong to the burn-in.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar, NamedTuple
 
 import jax
@@ -43,6 +43,7 @@ class PSGLD(Sampler[PSGLDState]):
     scalable: ClassVar[bool] = True
 
     step_size: Setting
+    _: KW_ONLY
     alpha: float = 0.99
     epsilon: float = 1e-5
     adaptation_steps: int = 1000

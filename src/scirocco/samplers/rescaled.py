@@ -9,7 +9,7 @@ point does not exist. ``step_size="auto"`` ends here for targets on manifolds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 import jax
 import jax.numpy as jnp
@@ -59,6 +59,7 @@ class Rescaled(Wrapper[State], GeodesicSampler[State]):
 
     sampler: GeodesicSampler[State]
     scale: Params = field(metadata={"keep": True})
+    _: KW_ONLY
     dispersion: float = 0.0
 
     def check(self, position: Params, geometry: Geometry = FLAT) -> None:

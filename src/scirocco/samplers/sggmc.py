@@ -13,7 +13,7 @@ It is ``SGHMC`` with another default: any sampler with momenta moves on the mani
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from scirocco.samplers.sghmc import SGHMC
 
@@ -31,4 +31,5 @@ class SGGMC(SGHMC):
     True
     """
 
+    _: KW_ONLY
     integrator: str = "split_friction"

@@ -13,7 +13,7 @@ On a manifold p is a tangent vector, the drift a geodesic, and gradient and nois
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -64,6 +64,7 @@ class SGHMC(GeodesicSampler[LangevinState]):
     scalable: ClassVar[bool] = True
 
     step_size: Setting
+    _: KW_ONLY
     friction: Setting = 1.0
     noise_estimate: Setting = 0.0
     inner_steps: int = 1

@@ -9,7 +9,7 @@ Teh (2011), whose epsilon is 2h here; with ``estimator=ControlVariate()`` SGLD-C
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar, NamedTuple
 
 import jax
@@ -44,6 +44,7 @@ class SGLD(Sampler[SGLDState]):
     scalable: ClassVar[bool] = True
 
     step_size: Setting
+    _: KW_ONLY
     temperature: Setting = 1.0
 
     def __post_init__(self) -> None:

@@ -12,7 +12,7 @@ vector; see ``geodesic_sgnht``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -69,6 +69,7 @@ class SGNHT(GeodesicSampler[SGNHTState]):
     scalable: ClassVar[bool] = True
 
     step_size: Setting
+    _: KW_ONLY
     diffusion: Setting = 1.0
     per_coordinate: bool = False
     integrator: str = "euler"

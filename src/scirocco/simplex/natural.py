@@ -15,7 +15,7 @@ has no such limit. No category can wait for its minibatch: the total pulls all o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import jax
@@ -47,6 +47,7 @@ class Natural(SimplexSampler):
     """
 
     sampler: Sampler
+    _: KW_ONLY
     normal_prior: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:

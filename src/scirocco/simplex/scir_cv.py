@@ -21,7 +21,7 @@ Biases of order Var(a_hat) / (a - 1)^2 remain; ``remove_bias`` takes the known v
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -117,6 +117,7 @@ class SCIRCV(SimplexSampler):
     """
 
     step_size: Any
+    _: KW_ONLY
     form: str = "alternative"
     centre: Any = None
     recentre_every: int | None = None

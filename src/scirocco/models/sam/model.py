@@ -22,7 +22,7 @@ from scirocco.batches import Batch
 from scirocco.core.program import Given
 from scirocco.core.types import Array, Data, Key, Params
 from scirocco.directional import log_bessel_excess
-from scirocco.estimators import StochasticEstimator
+from scirocco.estimators.base import StochasticEstimator
 from scirocco.gradient.blocks import Block
 from scirocco.manifolds import Sphere
 from scirocco.models.sam.weights import Shares, cosine, sampled, start
