@@ -80,8 +80,9 @@ class GradientModel(BaseEstimator):  # type: ignore[misc]
             again = replace(home.again, blocks=tuple(blocks), initial=start, progress=self.verbose, collect=collect)
             self.trace_: Trace = GradientResumer()(home.path, home.meta, target, None, again)
         else:
+            given = self._given_sampler()
             self.trace_ = sample(
-                target, default() if self.sampler is None else self.sampler, initial, num_samples=self.n_draws,
+                target, default() if given is None else given, initial, num_samples=self.n_draws,
                 burn_in=self.burn_in, thin=self.thin, batch_size=rows, blocks=blocks, collect=collect,
                 estimator=estimator if self.estimator is None else self.estimator,
                 chains=self.n_chains, seed=seed, progress=self.verbose, path=home.path, max_seconds=seconds,
@@ -98,6 +99,10 @@ class GradientModel(BaseEstimator):  # type: ignore[misc]
             self.trace_.bias = replace(self.trace_.bias, note=self._bias_note)
         if self.trace_.stopped and self.trace_.stopped.startswith("interrupted"):
             warnings.warn(f"the run ended early: {self.trace_.stopped}", stacklevel=4)
+
+    def _given_sampler(self) -> Any:
+        """The sampler that was given; None for the model's own."""
+        return self.sampler
 
     def _optimised(
         self, target: Target, initial: Callable[[Key], Params], blocks: Sequence[Block], seed: int
