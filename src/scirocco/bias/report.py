@@ -148,7 +148,7 @@ class BiasReport:
         ]
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """For saving."""
+        """The report as named arrays, to be saved with the run."""
         arrays = {f"share/{name}": v for name, v in self.minibatch_share.items()}
         arrays |= {f"error/{name}": v for name, v in self.sd_error.items()}
         rest = {

@@ -78,10 +78,10 @@ class StochasticEstimator(Estimator[State]):
     def estimate_with(
         self, key: Key, target: PureDensity, state: State, position: Params, held: Params, batch: Batch
     ) -> tuple[Params, State]:
-        """``estimate`` with randomness from ``key``."""
+        """An unbiased estimate of grad U with randomness from ``key``, and the new state, as of ``estimate``."""
 
     def estimate(
         self, target: PureDensity, state: State, position: Params, held: Params, batch: Batch
     ) -> tuple[Params, State]:
-        """Refused, because there is no key."""
+        """Refuse: an estimate of this kind needs a key."""
         raise TypeError(f"{type(self).__name__} has randomness of its own: estimate_with(key, ...)")

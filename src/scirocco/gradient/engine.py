@@ -86,7 +86,10 @@ class GradientEngine(SteppedEngine):
     ) -> None:  # fmt: skip
         self.kernel, self.recording, self._report = kernel, recording, report
         self.chains = range(chains) if isinstance(chains, int) else chains
-        self.initial, self._shapes_only = initial, shapes_only  # of a run that goes on, whose values are kept elsewhere
+        self.initial, self._shapes_only = (
+            initial,
+            shapes_only,
+        )  # of a run that goes on, whose values are in its checkpoints
         self.total = np.inf if num_samples is None else recording.steps_for(num_samples)
         self._words = {
             purpose: np.stack([key_words(kernel.seed, purpose, chain) for chain in self.chains])
@@ -150,7 +153,7 @@ class GradientEngine(SteppedEngine):
 
     @property
     def state(self) -> ChainState:
-        """Where the chains are."""
+        """The state of all chains, along a leading axis."""
         assert self._state is not None, "the engine was not started"
         return self._state
 
@@ -161,7 +164,7 @@ class GradientEngine(SteppedEngine):
 
     @property
     def probe_steps(self) -> list[int]:  # type: ignore[override]
-        """A few, spread over the second half, none in the burn-in."""
+        """The steps at which the bias report's measurements are made: a few of the second half, none in the burn-in."""
         if np.isinf(self.total):
             return []
         steps = np.linspace(max(self.total / 2, self.recording.burn_in + 1), self.total, PROBES).astype(int)
@@ -200,8 +203,8 @@ class GradientEngine(SteppedEngine):
         )  # fmt: skip
         made = int(count)
         # A copy: a view would keep the whole buffer alive, however few draws it holds.
-        kept = {name: np.moveaxis(np.asarray(draws[name])[:made], 0, 1).copy() for name in self.variables}
-        return new, Chunk(kept, made, _on_host(reference), _on_host(first), _on_host(second), bool(finite))
+        recorded = {name: np.moveaxis(np.asarray(draws[name])[:made], 0, 1).copy() for name in self.variables}
+        return new, Chunk(recorded, made, _on_host(reference), _on_host(first), _on_host(second), bool(finite))
 
     def _renewed(self, state: ChainState) -> ChainState:
         """The state with its estimators refreshed, if this is a step for it."""
@@ -307,7 +310,7 @@ class GradientEngine(SteppedEngine):
         return {str(i): np.asarray(_words(leaf)) for i, leaf in enumerate(jax.tree.leaves(self.state))}
 
     def unpack(self, arrays: dict[str, np.ndarray]) -> None:
-        """The state with the saved leaves, after checking that they fit."""
+        """Take the leaves that ``pack`` made for the state, after checking that they fit."""
         leaves, structure = jax.tree.flatten(self._blank())
         saved = [arrays[str(i)] for i in range(len(arrays))]
         words = [jax.eval_shape(_words, leaf) for leaf in leaves]

@@ -181,7 +181,7 @@ class Kernel:
         return self._loaders[chain]
 
     def close(self) -> None:
-        """Stop reading ahead."""
+        """Stop the threads that read data ahead of the chains."""
         for loader in self._loaders.values():
             loader.close()
         self._loaders.clear()

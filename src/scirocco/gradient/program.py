@@ -35,12 +35,12 @@ class ChainState(NamedTuple):
 
     @property
     def position(self) -> Params:
-        """All parameters."""
+        """All parameters: those that the sampler moves and those that blocks update."""
         return merge(self.sampler.position, self.held)
 
 
 class Probe(NamedTuple):
-    """Measurements for the bias report."""
+    """What was measured where a chain is, for the bias report."""
 
     noise: Params  # the variance of the gradient estimate
     curvature: Params  # the diagonal of the Hessian of U
@@ -62,7 +62,7 @@ class Program:
 
     @property
     def dynamics(self) -> Dynamics[Any]:
-        """The sampler on the geometry of the target."""
+        """The sampler, bound to the geometry of the target."""
         return self.sampler.on(self.density.geometry)
 
     def transition(self, key: Key, state: ChainState, data: Data) -> tuple[ChainState, Info]:

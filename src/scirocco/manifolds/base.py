@@ -93,5 +93,5 @@ class Manifold(ABC):
 
 @partial(jax.jit, static_argnums=0)
 def nearest(manifold: Manifold, x: Array) -> Array:
-    """One program in place of a dozen small ones."""
+    """``manifold.nearest(x)``, compiled as one program in place of a dozen small ones."""
     return manifold.nearest(x)

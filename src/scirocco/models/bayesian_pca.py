@@ -82,7 +82,7 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
     What stays definite is ``subspace_`` with ``subspace_angles``, ``get_covariance``, ``score`` and
     ``noise_variance_``. Such columns need large minibatches, at worst all rows: the default takes them.
 
-    All columns share one noise: scale them beforehand if their units differ. Constant columns are kept, with a warning.
+    All columns share one noise: scale them beforehand if their units differ. Constant columns stay, with a warning.
 
     >>> import numpy as np, scirocco as sc
     >>> from scirocco.models.bayesian_pca import BayesianPCA
@@ -276,7 +276,7 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
         return total - np.log(count)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """The mean log predictive density."""
+        """The mean over rows of ``score_samples``, the log posterior predictive density."""
         del y
         return float(np.mean(self.score_samples(X)))
 
@@ -326,7 +326,7 @@ def _parameters(xp: Any, params: Params) -> tuple[Any, Any, Any, Any]:
 
 
 def _blocks(X: np.ndarray, centre: Any = 0.0) -> Iterator[np.ndarray]:
-    """Rows in float64, some at a time."""
+    """The rows in float64, some of them at a time."""
     for rows in gen_batches(len(X), max(1, BLOCK // X.shape[1])):
         yield X[rows] - np.asarray(centre, np.float64)
 

@@ -89,7 +89,7 @@ class Recipe(Sampler[RecipeState]):
             raise ValueError("auxiliary must be a count or a function when auxiliary_energy is given; got None")
 
     def check(self, position: Params) -> None:
-        """Look at the values of D and Q at ``position``."""
+        """Reject D and Q whose values at ``position`` are not of the right shape and symmetry."""
         self.init(jax.random.key(0), position)
 
     def init(self, key: Key, position: Params) -> RecipeState:
@@ -127,7 +127,7 @@ class Recipe(Sampler[RecipeState]):
         return jnp.asarray(at(self.temperature, step), z.dtype) * gamma - force
 
     def step(self, key: Key, state: RecipeState, gradient: Gradient) -> tuple[RecipeState, Info]:
-        """One Euler step."""
+        """One Euler step of parameters and auxiliaries."""
         theta, unravel = ravel_pytree(state.position)
         z = jnp.concatenate([theta, state.auxiliary])
         h, warmth = (jnp.asarray(at(s, state.step), z.dtype) for s in (self.step_size, self.temperature))

@@ -55,7 +55,7 @@ def automatic(step_size: Setting) -> Auto | None:
 
 
 class Info(NamedTuple):
-    """What one step says of itself."""
+    """What one step says of itself: its mean step size and the norm of its gradient."""
 
     step_size: Array
     gradient_norm: Array
@@ -75,7 +75,7 @@ class SamplerState(Protocol):
 
     @property
     def position(self) -> Params:
-        """The parameters."""
+        """The parameters that the sampler moves."""
 
     @property
     def step(self) -> Array:
@@ -98,7 +98,7 @@ class Dynamics(Protocol[State]):
         """Reject settings that do not fit the parameters."""
 
     def init(self, key: Key, position: Params) -> State:
-        """The state at the start."""
+        """The state of a chain at its start."""
 
     def begin(self, key: Key, state: State) -> State:
         """The state before a group of inner steps."""
@@ -220,7 +220,7 @@ class Sampler(ABC, Generic[State]):
         return gradient
 
     def marginal_transposed(self, vector: Params) -> Params:
-        """The transpose of ``marginal``."""
+        """The transpose of the linear map ``marginal``, times a vector."""
         return vector
 
 
@@ -249,7 +249,7 @@ class GeodesicSampler(Sampler[State]):
         return {}
 
     def on(self, geometry: Geometry) -> Dynamics[State]:
-        """The sampler as it moves on a geometry."""
+        """The sampler as it moves on a geometry: itself in flat space, else told the geometry in every call."""
         return self if geometry.flat else OnManifold(self, geometry)
 
 
@@ -265,7 +265,7 @@ class OnManifold(Generic[State]):
         self.sampler.check(position, self.geometry)
 
     def init(self, key: Key, position: Params) -> State:
-        """The state at the start."""
+        """The state of a chain at its start."""
         return self.sampler.init(key, position, self.geometry)
 
     def begin(self, key: Key, state: State) -> State:
@@ -317,7 +317,7 @@ def is_matrix(value: Any) -> bool:
 
 
 def has_matrix(setting: Setting) -> bool:
-    """Whether some leaf of a setting is one."""
+    """Whether some leaf of a setting is a matrix."""
     return any(map(is_matrix, jax.tree.leaves(setting, is_leaf=is_matrix)))
 
 
@@ -342,7 +342,7 @@ def norm(tree: Params) -> Float[Array, ""]:
 
 
 def size(tree: Params) -> int:
-    """The number of coordinates."""
+    """The number of coordinates of all leaves together."""
     return sum(leaf.size for leaf in jax.tree.leaves(tree))
 
 

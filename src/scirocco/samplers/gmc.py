@@ -93,7 +93,7 @@ class GMC(GeodesicSampler[GMCState]):
         return GMCState(position, jnp.int32(0), jnp.ones(()))
 
     def step(self, key: Key, state: GMCState, gradient: Gradient, geometry: Geometry = FLAT) -> tuple[GMCState, Info]:
-        """A trajectory and the test at its end."""
+        """A trajectory, and the Metropolis-Hastings test at its end."""
         temperature = at(self.temperature, state.step)
         geometry = geometry.warm(temperature)
         start, most = state.position, spread(self.step_size, state.step, state.position)
@@ -134,7 +134,7 @@ class GMC(GeodesicSampler[GMCState]):
         return replace(self, step_size=h, leapfrog_steps=self.leapfrog_steps or steps)
 
     def stats(self, state: GMCState, geometry: Geometry = FLAT) -> dict[str, Array]:
-        """The probability of acceptance."""
+        """The probability with which the last proposal was accepted."""
         del geometry
         return {"acceptance": state.acceptance}
 
@@ -148,10 +148,10 @@ class GMC(GeodesicSampler[GMCState]):
         )
 
     def injected_noise(self, state: GMCState, like: Params) -> Params:
-        """2 T / h^2, of momenta that are new each time."""
+        """2 T / h^2: the noise of momenta that are new each time."""
         temperature = at(self.temperature, state.step)
         return jax.tree.map(lambda h: 2 * temperature / (h * h), spread(self.step_size, state.step, like))
 
     def drift_scale(self, state: GMCState, like: Params) -> Params:
-        """h^2, as for SGHMC."""
+        """h^2 multiplies grad U in the recursion of the positions, as for SGHMC."""
         return jax.tree.map(lambda h: h * h, spread(self.step_size, state.step, like))

@@ -79,7 +79,7 @@ class NUTS(Sampler[NUTSState]):
 
     @property
     def warm_up(self) -> int:  # type: ignore[override]
-        """The steps of the adaptation."""
+        """The number of steps in which h and M adapt."""
         return self.adaptation
 
     def init(self, key: Key, position: Params) -> NUTSState:
@@ -114,7 +114,7 @@ class NUTS(Sampler[NUTSState]):
         return adapted, Info(state.step_size, steepness.astype(jnp.float32))
 
     def _adapting(self) -> tuple[_Adaptation, _Adaptation]:
-        """Of h, and of the moments of the draws."""
+        """BlackJAX's algorithms that adapt h, and that measure the moments of the draws for M."""
         adaptation = _blackjax().adaptation
         return (
             _Adaptation(*adaptation.step_size.dual_averaging_adaptation(self.acceptance)),
@@ -122,7 +122,7 @@ class NUTS(Sampler[NUTSState]):
         )
 
     def _adapted(self, state: NUTSState, x: Array) -> NUTSState:
-        """After a step; as it is when the adaptation is over."""
+        """The state with h and M adapted to the last step; the state as it is when the adaptation is over."""
         averaging, moments = self._adapting()
         plan = _blackjax().adaptation.window_adaptation.build_schedule(self.adaptation)
         slow, ends = plan[jnp.minimum(state.step, self.adaptation) - 1]
@@ -143,18 +143,18 @@ class NUTS(Sampler[NUTSState]):
         return {"acceptance": state.acceptance, "n_steps": state.leapfrog_steps, "diverging": state.diverging}
 
     def stationary_variance(self, state: NUTSState, precision: Params, noise: Params, epoch: float = np.inf) -> Params:
-        """T / lambda."""
+        """T / lambda, the variance of the target itself: the method is exact."""
         del noise, epoch
         temperature = float(at(self.temperature, state.step))
         return jax.tree.map(lambda lam: temperature / np.asarray(lam), precision)
 
     def injected_noise(self, state: NUTSState, like: Params) -> Params:
-        """2 T / h^2, of momenta that are new each time."""
+        """2 T / h^2: the noise of momenta that are new each time."""
         temperature = at(self.temperature, state.step)
         return jax.tree.map(lambda _: 2 * temperature / state.step_size**2, like)
 
     def drift_scale(self, state: NUTSState, like: Params) -> Params:
-        """h^2, as for SGHMC."""
+        """h^2 multiplies grad U in the recursion of the positions, as for SGHMC."""
         return jax.tree.map(lambda _: state.step_size**2, like)
 
 
@@ -195,7 +195,7 @@ def _inverse_mass(covariance: Array, count: Array, before: Array) -> Array:
 
 
 def _arrays(tree: Any, dtype: Any) -> Any:
-    """Numbers as arrays, those that are no counts of this dtype."""
+    """The leaves as arrays: numbers of this dtype, counts of 32 bits."""
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype if jnp.result_type(leaf).kind == "f" else jnp.int32), tree)
 
 

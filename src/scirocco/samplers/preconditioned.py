@@ -43,11 +43,11 @@ class Scale:
     stretches: np.ndarray | None = field(default=None, metadata={"keep": True})
 
     def forward(self, phi: Number) -> Any:
-        """L phi."""
+        """L phi: a vector of phi in the units of the parameters."""
         return self.diagonal.astype(phi.dtype) * self._mixed(phi)  # type: ignore[union-attr]
 
     def transposed(self, gradient: Number) -> Any:
-        """L' g."""
+        """L' g: a gradient of the parameters as that of phi."""
         return self._mixed(self.diagonal.astype(gradient.dtype) * gradient)  # type: ignore[union-attr]
 
     def _mixed(self, x: Any) -> Any:
@@ -139,7 +139,7 @@ class Preconditioned(Wrapper[PreconditionedState]):
         return unravel(spread / self.scale.variance.astype(flat.dtype))
 
     def marginal_transposed(self, vector: Params) -> Params:
-        """The transpose of ``marginal``."""
+        """The transpose of the linear map ``marginal``, times a vector."""
         flat, unravel = ravel_pytree(vector)
         return unravel(self.scale.forward(self.scale.transposed(flat / self.scale.variance.astype(flat.dtype))))
 
@@ -153,13 +153,13 @@ class Preconditioned(Wrapper[PreconditionedState]):
         return _like(np.asarray(variance) * p, precision)
 
     def injected_noise(self, state: PreconditionedState, like: Params) -> Params:
-        """The inner sampler's, in units of theta."""
+        """The injected noise of the inner sampler, in units of theta."""
         flat, unravel = ravel_pytree(like)
         p = self.scale.variance.astype(flat.dtype)
         return unravel(jnp.broadcast_to(self.sampler.injected_noise(state.inner, p), p.shape) / p)
 
     def drift_scale(self, state: PreconditionedState, like: Params) -> Params:
-        """The inner sampler's, in units of theta."""
+        """What multiplies grad U in the inner sampler, in units of theta."""
         flat, unravel = ravel_pytree(like)
         p = self.scale.variance.astype(flat.dtype)
         return unravel(jnp.broadcast_to(self.sampler.drift_scale(state.inner, p), p.shape) * p)
@@ -176,12 +176,12 @@ class _Whitened:
         return self._scale.transposed(ravel_pytree(self._gradient(self.moved(phi)))[0])
 
     def moved(self, phi: Array) -> Params:
-        """theta at phi."""
+        """The parameters theta at phi."""
         theta: Params = self._unravel(self._here + self._scale.forward(phi - self._phi))
         return theta
 
     def difference(self, start: Array, end: Array) -> Array:
-        """U(end) - U(start)."""
+        """U(end) - U(start) of two places phi."""
         return potential_difference(self._gradient, self.moved(start), self.moved(end))
 
 
@@ -191,7 +191,7 @@ def _flat(tree: Params) -> np.ndarray:
 
 
 def _like(flat: np.ndarray, tree: Params) -> Params:
-    """The inverse of ``_flat``."""
+    """A vector as a tree with the shapes of ``tree``: the inverse of ``_flat``."""
     leaves, structure = jax.tree.flatten(tree)
     ends = np.cumsum([np.size(leaf) for leaf in leaves])
     parts = np.split(flat, ends[:-1])

@@ -69,7 +69,7 @@ class PSGLD(Sampler[PSGLDState]):
         return PSGLDState(position, jnp.int32(0), square)
 
     def _step_sizes(self, state: PSGLDState) -> Params:
-        """H G for every coordinate."""
+        """The step size h G of every coordinate."""
         h = spread(self.step_size, state.step, state.square)
         return jax.tree.map(lambda h, v: h / (self.epsilon + jnp.sqrt(v)), h, state.square)
 
@@ -94,7 +94,7 @@ class PSGLD(Sampler[PSGLDState]):
         return state._replace(square=jax.tree.map(lambda lam, v: lam * temperature + v, precision, noise))
 
     def stationary_variance(self, state: PSGLDState, precision: Params, noise: Params, epoch: float = np.inf) -> Params:
-        """That of SGLD with step size h G."""
+        """The stationary variance of SGLD with step size h G."""
         temperature = float(at(self.temperature, state.step))
         h = self._step_sizes(state)
         return jax.tree.map(
@@ -102,12 +102,12 @@ class PSGLD(Sampler[PSGLDState]):
         )
 
     def injected_noise(self, state: PSGLDState, like: Params) -> Params:
-        """2 T / (h G)."""
+        """2 T / (h G): the variance that a gradient noise would need to do what the injected noise does."""
         del like
         temperature = at(self.temperature, state.step)
         return jax.tree.map(lambda h: 2 * temperature / h, self._step_sizes(state))
 
     def drift_scale(self, state: PSGLDState, like: Params) -> Params:
-        """H G."""
+        """h G multiplies grad U in the recursion of the positions."""
         del like
         return self._step_sizes(state)

@@ -72,7 +72,7 @@ class Rescaled(Wrapper[State], GeodesicSampler[State]):
         self.sampler.check(position, geometry)
 
     def init(self, key: Key, position: Params, geometry: Geometry = FLAT) -> State:
-        """Start around ``position``."""
+        """Start at a point around ``position``, ``dispersion`` units away."""
         away = geometry.normal(fold(key, Use.START), position)
         away = jax.tree.map(lambda u, d: (self.dispersion * d * u).astype(u.dtype), away, self.scale)
         return self.sampler.init(fold(key, Use.INIT), geometry.exponential(position, away), geometry)
@@ -97,14 +97,14 @@ class Rescaled(Wrapper[State], GeodesicSampler[State]):
         return jax.tree.map(lambda v, d: np.asarray(v) * np.asarray(d, np.float64) ** 2, variance, self.scale)
 
     def injected_noise(self, state: State, like: Params) -> Params:
-        """The inner sampler's, in units of the parameters."""
+        """The injected noise of the inner sampler, in units of the parameters."""
         return jax.tree.map(
             lambda x, v, d: jnp.broadcast_to(v / d**2, jnp.shape(x)), like, self.sampler.injected_noise(state, like),
             self.scale,
         )  # fmt: skip
 
     def drift_scale(self, state: State, like: Params) -> Params:
-        """The inner sampler's, in units of the parameters."""
+        """What multiplies grad U in the inner sampler, in units of the parameters."""
         return jax.tree.map(lambda v, d: v * d**2, self.sampler.drift_scale(state, like), self.scale)
 
     def settled(self, state: State, precision: Params, noise: Params) -> State:

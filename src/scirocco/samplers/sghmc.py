@@ -115,7 +115,7 @@ class SGHMC(GeodesicSampler[LangevinState]):
     def step(
         self, key: Key, state: LangevinState, gradient: Gradient, geometry: Geometry = FLAT
     ) -> tuple[LangevinState, Info]:
-        """One step of the integrator."""
+        """One step of the integrator: position and momentum after a time h."""
         time = self._time(state)
         h = spread(self.step_size, time, state.position)
         position, momentum, g = INTEGRATORS[self.integrator](
@@ -126,7 +126,7 @@ class SGHMC(GeodesicSampler[LangevinState]):
         return LangevinState(position, state.step + 1, momentum), info(h, g)
 
     def stats(self, state: LangevinState, geometry: Geometry = FLAT) -> dict[str, Array]:
-        """The kinetic energy."""
+        """The kinetic energy, T/2 when the momenta have their law."""
         return {"kinetic_energy": kinetic_energy(state.momentum, geometry)}
 
     def _time(self, state: LangevinState) -> Array:
@@ -145,7 +145,7 @@ class SGHMC(GeodesicSampler[LangevinState]):
     def stationary_variance(
         self, state: LangevinState, precision: Params, noise: Params, epoch: float = np.inf
     ) -> Params:
-        """From the linear recursion that the integrator makes on a Gaussian."""
+        """The variance of the linear recursion that the integrator makes on a Gaussian."""
         time = self._time(state)
         diffusion = self._diffusion(time, precision)
         if callable(diffusion):  # measured: what the noise is said to be
@@ -160,7 +160,7 @@ class SGHMC(GeodesicSampler[LangevinState]):
         )  # fmt: skip
 
     def injected_noise(self, state: LangevinState, like: Params) -> Params:
-        """2 (A T - B) / h."""
+        """2 (A T - B) / h: the variance that a gradient noise would need to do what the injected noise does."""
         time = self._time(state)
         diffusion = self._diffusion(time, like)
         if callable(diffusion):  # all noise together is 2 A T / h
@@ -184,7 +184,7 @@ def require_noise(noise: Setting) -> None:
 
 
 def warmth(friction: Setting, temperature: Any, time: Array, like: Params) -> Params:
-    """A T."""
+    """A T, friction times temperature: all noise that there should be."""
 
     def one(_: Any, a: Any) -> Any:
         return Matrix(a.value * temperature) if is_matrix(a) else a * temperature
@@ -228,14 +228,14 @@ def require_excess(heat: Params, noise: Setting, h: Params, like: Params, geomet
 
 
 def _known(noise: Setting, time: Array, h: Params, like: Params) -> Params:
-    """B, or None if it depends on the position."""
+    """The noise estimate B, or None if it depends on the position."""
     if not isinstance(noise, GradientNoise):
         return spread(noise, time, like)
     return _half(spread(noise.variance, time, like), h, like) if noise.constant else None
 
 
 def _half(variance: Params, h: Params, like: Params) -> Params:
-    """h V/2."""
+    """h V/2: the diffusion that a gradient noise of variance V adds by itself."""
 
     def one(_: Any, v: Any, h: Any) -> Any:
         return Matrix(h * v.value / 2) if is_matrix(v) else h * v / 2

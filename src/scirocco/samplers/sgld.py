@@ -52,12 +52,12 @@ class SGLD(Sampler[SGLDState]):
         require_positive("temperature", self.temperature, allow_zero=True)
 
     def init(self, key: Key, position: Params) -> SGLDState:
-        """Start at ``position``."""
+        """A chain that starts at ``position``."""
         del key
         return SGLDState(position, jnp.int32(0))
 
     def step(self, key: Key, state: SGLDState, gradient: Gradient) -> tuple[SGLDState, Info]:
-        """One Euler step."""
+        """One Euler step of the Langevin diffusion."""
         h = spread(self.step_size, state.step, state.position)
         temperature = at(self.temperature, state.step)
         g = gradient(state.position)
@@ -81,5 +81,5 @@ class SGLD(Sampler[SGLDState]):
         return jax.tree.map(lambda h: 2 * temperature / h, spread(self.step_size, state.step, like))
 
     def drift_scale(self, state: SGLDState, like: Params) -> Params:
-        """H."""
+        """h, the step size, multiplies grad U in the recursion of the positions."""
         return spread(self.step_size, state.step, like)

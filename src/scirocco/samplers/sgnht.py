@@ -99,7 +99,7 @@ class SGNHT(GeodesicSampler[SGNHTState]):
 
     @property
     def law_known(self) -> bool:
-        """Where the noise estimate is the same everywhere."""
+        """Whether the law below holds: where the noise estimate is the same everywhere."""
         return not isinstance(self.noise_estimate, GradientNoise) or self.noise_estimate.constant
 
     def init(self, key: Key, position: Params, geometry: Geometry = FLAT) -> SGNHTState:
@@ -113,7 +113,7 @@ class SGNHT(GeodesicSampler[SGNHTState]):
     def step(
         self, key: Key, state: SGNHTState, gradient: Gradient, geometry: Geometry = FLAT
     ) -> tuple[SGNHTState, Info]:
-        """One step of the integrator."""
+        """One step of the integrator: position, momentum and thermostat after a time h."""
         time = self._time(state)
         h = spread(self.step_size, time, state.position)
         temperature = at(self.temperature, time)
@@ -153,7 +153,7 @@ class SGNHT(GeodesicSampler[SGNHTState]):
         return thermostat if self.per_coordinate else jax.tree.map(lambda _: thermostat, like)
 
     def _injected(self, time: Array, like: Params, geometry: Geometry = FLAT, gradient: Gradient | None = None) -> Any:
-        """A T - B."""
+        """A T - B: the diffusion that is injected, the noise estimate B taken off."""
         heat = warmth(self.diffusion, at(self.temperature, time), time, like)
         return injected(heat, self.noise_estimate, time, spread(self.step_size, time, like), like, geometry, gradient)
 
@@ -192,10 +192,10 @@ class SGNHT(GeodesicSampler[SGNHTState]):
         )  # fmt: skip
 
     def injected_noise(self, state: SGNHTState, like: Params) -> Params:
-        """2 (A T - B) / h."""
+        """2 (A T - B) / h: the variance that a gradient noise would need to do what the injected noise does."""
         own = self._injected(self._time(state), like)
         return jax.tree.map(lambda h, d: 2 * d / h, spread(self.step_size, self._time(state), like), own)
 
     def drift_scale(self, state: SGNHTState, like: Params) -> Params:
-        """h^2, as for SGHMC."""
+        """h^2 multiplies grad U in the recursion of the positions, as for SGHMC."""
         return jax.tree.map(lambda h: h * h, spread(self.step_size, self._time(state), like))

@@ -243,7 +243,7 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         return None if isinstance(self.sampler, str) else self.sampler
 
     def _check_sampler(self, rows: np.ndarray, home: Home) -> None:
-        """What a run would refuse, before a start is searched for."""
+        """Reject what a run would refuse, before a start is searched for."""
         if home.path is not None and home.meta is None:
             RunFolder(home.path).require_free()
         sampler = self._given_sampler()
@@ -263,7 +263,7 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
             )  # fmt: skip
 
     def _batch(self, rows: np.ndarray) -> int:
-        """Rows of a minibatch."""
+        """The number of rows of a minibatch."""
         size = BATCH if self.batch_size is None else self.batch_size
         return batch_rows(min(size, len(rows)) if isinstance(size, int | np.integer) else size, len(rows))
 
@@ -294,7 +294,7 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         stiffest = np.sqrt(np.linalg.eigvalsh(curvature / (slope * slope.T))[-1])
         scale = {"topics": (1 / slope).astype(np.float32)}
         if self._algorithm in IN_TURN:
-            # The error of a trajectory grows with the number of coordinates: acceptance is kept by d^(-1/4).
+            # The error of a trajectory grows with the number of coordinates d: steps shrink by d^(-1/4).
             return Rescaled(GMC(float(1.2 * topics.size**-0.25 / stiffest), leapfrog_steps=10), scale)
         noise = self._noise(rows, topics, seed) / slope**2
         h = float(min(STEP / stiffest, np.sqrt(QUIET / max(np.max(noise), TINY))))
@@ -333,7 +333,7 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         return self
 
     def _settle(self) -> None:
-        """Topics of all chains in the order of the first one's."""
+        """Put the topics of all chains in the order of the first one's, and set ``posterior_`` and ``components_``."""
         import xarray as xr
 
         topics = self.trace_.posterior["topics"].values.copy()
@@ -408,7 +408,7 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         return float(np.mean(self.score_samples(X)))
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """topic0, topic1, ..."""
+        """Names of the columns of ``transform``: topic0, topic1, ..."""
         del input_features
         check_is_fitted(self)
         return np.array([f"topic{k}" for k in range(self.n_topics)], dtype=object)

@@ -44,7 +44,7 @@ class Hyper(NamedTuple):
 
 
 def log_prior(topics: Array, centre: Array, hyper: Hyper) -> Array:
-    """Of the topics, mu integrated out, up to a constant."""
+    """The log prior of the topics, mu integrated out, up to a constant."""
     pull = hyper.kappa0 * centre + hyper.sigma * jnp.sum(topics, axis=0)
     return log_bessel_excess(topics.shape[-1] / 2 - 1, jnp.sqrt(jnp.sum(pull * pull)))
 
@@ -89,13 +89,13 @@ class ShareAverage(StochasticEstimator[Shares]):
     between: int = 2
 
     def init(self, target: Target, position: Params, held: Params) -> Shares:
-        """All documents at the nearest shares."""
+        """The shares of all documents at those nearest to them."""
         del held
         found = [_started(position["topics"], batch.data, self.kappa) for batch in target.passes()]
         return jax.tree.map(lambda *parts: jnp.concatenate(parts)[: target.size], *found)
 
     def blank(self, target: Target, position: Params, held: Params) -> Shares:
-        """Zeros."""
+        """Shares of the right shapes, all zero."""
         del held
         size, topics = target.size, position["topics"]
         return Shares(*(jnp.zeros(shape, topics.dtype) for shape in ((size, topics.shape[0]), (size,), (size,))))
@@ -103,7 +103,7 @@ class ShareAverage(StochasticEstimator[Shares]):
     def estimate_with(
         self, key: Key, target: PureDensity, state: Shares, position: Params, held: Params, batch: Batch
     ) -> tuple[Params, Shares]:
-        """The moves of the minibatch's shares, then one backward pass."""
+        """The gradient from new draws of the minibatch's shares, by one backward pass, and all shares after them."""
         del held
         alpha, kappa = (jnp.asarray(x, batch.data.dtype) for x in (self.alpha, self.kappa))
         mine = jax.tree.map(lambda a: a[batch.indices], state)
@@ -144,7 +144,7 @@ def _at_given_shares(kappa: float, params: Params, data: Data) -> Array:
 
 
 def shares_block(hyper: Hyper, draws: int, between: int) -> Block:
-    """New shares of all documents given the topics."""
+    """The block that draws new shares of all documents given the topics."""
     return Block(HELD, Given(_new_shares, hyper, draws, between))
 
 

@@ -125,7 +125,7 @@ def _direction(natural: Array) -> Array:
 
 
 def _mean(natural: Array) -> Array:
-    """E beta_k."""
+    """The expectation of each topic, E beta_k."""
     length = jnp.linalg.norm(natural, axis=-1, keepdims=True)
     return bessel_ratio(natural.shape[-1] / 2 - 1, length) * natural / length
 
