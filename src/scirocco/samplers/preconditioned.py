@@ -20,7 +20,7 @@ from scirocco.core.keys import Use, fold
 from scirocco.core.parts import part
 from scirocco.core.program import program_part
 from scirocco.core.types import Array, Gradient, Key, Number, Params
-from scirocco.samplers.base import Info, Sampler, potential_difference
+from scirocco.samplers.base import Info, potential_difference
 from scirocco.samplers.wrapper import Wrapper
 
 
@@ -94,7 +94,7 @@ class Preconditioned(Wrapper[PreconditionedState]):
 
     own_directions: ClassVar[bool] = True
 
-    sampler: Sampler[Any]
+    sampler: Any
     scale: Scale
     _: KW_ONLY
     dispersion: float = 0.0

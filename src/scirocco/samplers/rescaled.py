@@ -10,6 +10,7 @@ point does not exist. ``step_size="auto"`` ends here for targets on manifolds.
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -57,7 +58,7 @@ class Rescaled(Wrapper[State], GeodesicSampler[State]):
     True
     """
 
-    sampler: GeodesicSampler[State]
+    sampler: Any  # what is given is looked at by ``check``
     scale: Params = field(metadata={"keep": True})
     _: KW_ONLY
     dispersion: float = 0.0

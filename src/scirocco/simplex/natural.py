@@ -46,7 +46,7 @@ class Natural(SimplexSampler):
     (1, 4)
     """
 
-    sampler: Sampler
+    sampler: Any
     _: KW_ONLY
     normal_prior: tuple[float, float] | None = None
 
