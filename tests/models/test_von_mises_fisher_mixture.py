@@ -298,11 +298,11 @@ def test_densities_have_mass_one(dimension):
 
 def test_labels_are_drawn_by_membership(fitted):
     model, rows, labels = fitted
-    found = model.sample_labels(rows, most=2000)
+    found = model.sample_labels(rows, max_draws=2000)
     assert found.shape == (2000, len(rows))
     chances = softmax(next(model._log_densities(rows, 2000)), axis=2)[..., 1].mean(axis=1)
     assert np.abs(found.mean(axis=0) - chances).max() < 4 * 0.5 / np.sqrt(2000)
-    np.testing.assert_array_equal(found, model.sample_labels(rows, most=2000))
+    np.testing.assert_array_equal(found, model.sample_labels(rows, max_draws=2000))
     point = model.point_partition(rows)
     assert adjusted_rand_score(labels, point.labels) > 0.8
     assert sc.partitions.expected_loss(model.sample_labels(rows), point.labels) == pytest.approx(point.expected_loss)
@@ -406,8 +406,8 @@ def test_more_bad_input(fitted):
         model.point_partition(rows, loss="none")
     with pytest.raises(ValueError, match="level must lie"):
         model.cluster_sizes(rows, level=1.0)
-    with pytest.raises(ValueError, match="most must be a whole number"):
-        model.sample_labels(rows, most=0)
+    with pytest.raises(ValueError, match="max_draws must be a whole number"):
+        model.sample_labels(rows, max_draws=0)
 
 
 def test_equal_rows():

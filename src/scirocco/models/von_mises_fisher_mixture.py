@@ -263,14 +263,14 @@ class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
 
     # Partitions.
 
-    def sample_labels(self, X: Any, *, most: int = DRAWS) -> np.ndarray:
-        """Draws of the components of rows, (draw, row), one for each of at most ``most`` draws of the parameters.
+    def sample_labels(self, X: Any, *, max_draws: int = DRAWS) -> np.ndarray:
+        """Draws of the components of rows, (draw, row), one for each of at most ``max_draws`` draws of the parameters.
 
         What ``scirocco.partitions`` takes; the methods below do so.
         """
-        require_count("most", most)
+        require_count("max_draws", max_draws)
         rng, found = generator(self._fixed_seed(), Purpose.MIXTURE_SAMPLE), []
-        for piece in self._log_densities(X, most):
+        for piece in self._log_densities(X, max_draws):
             reached = np.cumsum(softmax(piece, axis=2), axis=2)
             found.append(np.sum(reached[..., :-1] < rng.random(reached.shape[:2])[..., None], axis=2, dtype=np.int32))
         return np.concatenate(found).T
