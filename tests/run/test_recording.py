@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scirocco.gradient.engine import next_stop
 from scirocco.run.recording import Recording
 
 
@@ -28,5 +27,5 @@ def test_length_of_a_run(burn_in, thin, period, share, num_samples):
             recording.steps_for(num_samples)
     else:
         assert recording.steps_for(num_samples) == draws[num_samples - 1]
-        stops = {int(next_stop(recording, np.int32(t))) for t in range(min(200, int(draws[-1])))}
+        stops = {int(recording.next_stop(np.int32(t))) for t in range(min(200, int(draws[-1])))}
         assert {int(d) for d in draws if d <= 200} <= stops

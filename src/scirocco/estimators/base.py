@@ -72,16 +72,10 @@ class Estimator(ABC, Generic[State]):
 
 
 class StochasticEstimator(Estimator[State]):
-    """An estimator with randomness of its own beside the minibatch's: it has ``estimate_with`` for ``estimate``."""
+    """An estimator with randomness of its own beside the minibatch's: its ``estimate`` is given a key as well."""
 
     @abstractmethod
-    def estimate_with(
-        self, key: Key, target: PureDensity, state: State, position: Params, held: Params, batch: Batch
-    ) -> tuple[Params, State]:
-        """An unbiased estimate of grad U with randomness from ``key``, and the new state, as of ``estimate``."""
-
     def estimate(
-        self, target: PureDensity, state: State, position: Params, held: Params, batch: Batch
+        self, target: PureDensity, state: State, position: Params, held: Params, batch: Batch, key: Key | None = None
     ) -> tuple[Params, State]:
-        """Refuse: an estimate of this kind needs a key."""
-        raise TypeError(f"{type(self).__name__} has randomness of its own: estimate_with(key, ...)")
+        """An unbiased estimate of grad U with randomness from ``key``, and the new state; without a key an error."""

@@ -353,12 +353,6 @@ def _states_of(program: Program, words: Array, parts: tuple[Params, Params, Any]
 _states = partial(jax.jit, static_argnums=3, compiler_options=QUICK)(_states_of)
 
 
-def next_stop(recording: Recording, step: Array) -> Array:
-    """The next step at which a draw may be due, or the end of the burn-in."""
-    burn_in, thin = recording.burn_in, recording.thin
-    return jnp.where(step < burn_in, burn_in, step + thin - (step - burn_in) % thin)
-
-
 @partial(jax.jit, static_argnums=(6, 7, 8, 9), donate_argnums=3)
 def _loop(
     program: Program, recording: Recording, words: Array, state: ChainState, data: Data, until: Array, stored: Stored,
@@ -381,7 +375,7 @@ def _loop(
 
     def segment(carry: tuple[Any, ...]) -> tuple[Any, ...]:
         state, info, buffers, count, first, second = carry
-        stop = jnp.minimum(until, next_stop(recording, state.step))
+        stop = jnp.minimum(until, recording.next_stop(state.step))
         state, info = jax.lax.while_loop(lambda c: c[0].step < stop, step, (state, info))
         # The slot is written in any case and counted only if this is a draw: no branch that copies the buffer.
         buffers = jax.tree.map(

@@ -128,7 +128,7 @@ class Program:
         """The estimator's gradient and new state; one that has randomness of its own is given a key."""
         if isinstance(self.estimator, StochasticEstimator):
             own = fold(key, Use.ESTIMATE)
-            return self.estimator.estimate_with(own, self.density, state, position, held, batch)
+            return self.estimator.estimate(self.density, state, position, held, batch, own)
         return self.estimator.estimate(self.density, state, position, held, batch)
 
     def probe(

@@ -44,6 +44,11 @@ class Recording:
         due = (step > self.burn_in) & ((step - self.burn_in) % self.thin == 0)
         return due & ((step - 1) % self.period >= self.explore)
 
+    def next_stop(self, step: Any) -> Any:
+        """The next step at which a draw may be due, or the end of the burn-in."""
+        due = step + self.thin - (step - self.burn_in) % self.thin
+        return due + (self.burn_in - due) * (due < self.burn_in)  # the larger of both, for numbers and traced arrays
+
     def steps_for(self, num_samples: int) -> int:
         """Steps until ``num_samples`` draws are made."""
         if not self.explore:

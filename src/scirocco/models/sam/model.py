@@ -100,11 +100,12 @@ class ShareAverage(StochasticEstimator[Shares]):
         size, topics = target.size, position["topics"]
         return Shares(*(jnp.zeros(shape, topics.dtype) for shape in ((size, topics.shape[0]), (size,), (size,))))
 
-    def estimate_with(
-        self, key: Key, target: PureDensity, state: Shares, position: Params, held: Params, batch: Batch
+    def estimate(
+        self, target: PureDensity, state: Shares, position: Params, held: Params, batch: Batch, key: Key | None = None
     ) -> tuple[Params, Shares]:
         """The gradient from new draws of the minibatch's shares, by one backward pass, and all shares after them."""
         del held
+        assert key is not None
         alpha, kappa = (jnp.asarray(x, batch.data.dtype) for x in (self.alpha, self.kappa))
         mine = jax.tree.map(lambda a: a[batch.indices], state)
         dots, gram = projections(position["topics"], batch.data)
