@@ -16,7 +16,7 @@ import numpy as np
 
 from scirocco.core.clock import Clock, add_compile_seconds
 from scirocco.core.keys import Use, as_key, fold
-from scirocco.core.program import QUICK
+from scirocco.core.program import QUICK, program_part
 from scirocco.core.seeds import Purpose, generator, key_words
 from scirocco.core.trees import at_least_single, named_leaves
 from scirocco.core.types import Array, Data, Key, Params
@@ -44,6 +44,7 @@ def _count_compilation(event: str, duration_secs: float, **_: Any) -> None:
 
 
 jax.monitoring.register_event_duration_secs_listener(_count_compilation)
+program_part(Recording)  # here, because ``run`` knows nothing of JAX
 
 
 class Stored(NamedTuple):
@@ -115,7 +116,10 @@ class GradientEngine(SteppedEngine):
     ) -> None:  # fmt: skip
         self.kernel, self.recording, self._report = kernel, recording, report
         self.chains = range(chains) if isinstance(chains, int) else chains
-        self.initial, self._shapes_only = initial, shapes_only  # of a run that goes on, whose values are kept elsewhere
+        self.initial, self._shapes_only = (
+            initial,
+            shapes_only,
+        )  # of a run that goes on, whose values are in its checkpoints
         self.total = np.inf if num_samples is None else recording.steps_for(num_samples)
         self._words = {
             purpose: np.stack([key_words(kernel.seed, purpose, chain) for chain in self.chains])
@@ -185,7 +189,7 @@ class GradientEngine(SteppedEngine):
 
     @property
     def state(self) -> ChainState:
-        """Where the chains are."""
+        """The state of all chains, along a leading axis."""
         assert self._state is not None, "the engine was not started"
         return self._state
 
@@ -203,7 +207,7 @@ class GradientEngine(SteppedEngine):
 
     @property
     def probe_steps(self) -> list[int]:  # type: ignore[override]
-        """A few, spread over the second half, none in the burn-in."""
+        """The steps at which the bias report's measurements are made: a few of the second half, none in the burn-in."""
         if np.isinf(self.total) or self._report is None:
             return []
         steps = np.linspace(max(self.total / 2, self.recording.burn_in + 1), self.total, PROBES).astype(int)
@@ -248,11 +252,11 @@ class GradientEngine(SteppedEngine):
         )  # fmt: skip
         made = int(count)
         # A copy: a view would keep the whole buffer alive, however few draws it holds.
-        kept = {name: np.moveaxis(np.asarray(draws[name])[:made], 0, 1).copy() for name in self.variables}
+        recorded = {name: np.moveaxis(np.asarray(draws[name])[:made], 0, 1).copy() for name in self.variables}
         complete = (sums.host(),) if int(sums.number) >= SUMMED else ()
         if int(new.step) <= self.recording.burn_in:
             sums = sums._replace(number=jnp.int32(SUMMED))  # nothing to sum yet
-        return new, sums, Chunk(kept, complete, bool(finite))
+        return new, sums, Chunk(recorded, complete, bool(finite))
 
     def _renewed(self, state: ChainState) -> ChainState:
         """The state with its estimators refreshed, if this is a step for it."""

@@ -80,8 +80,9 @@ class GradientModel(BaseEstimator):  # type: ignore[misc]
             seconds = self.max_seconds
             if spent and seconds is not None:
                 seconds = max(seconds - spent, LEAST_SECONDS)
+            own = self._given_sampler()
             parts = GradientParts(
-                default() if self.sampler is None else self.sampler,
+                default() if own is None else own,
                 estimator if self.estimator is None else self.estimator, None, tuple(blocks), initial, collect,
             )  # fmt: skip
             settings = StepSettings(seed, self.n_chains, self.n_draws, self.burn_in, self.thin, self.n_chains, rows)
@@ -99,6 +100,10 @@ class GradientModel(BaseEstimator):  # type: ignore[misc]
         if self.trace_.bias is not None and self._bias_note:
             self.trace_.bias = replace(self.trace_.bias, note=self._bias_note)
         warn_if_interrupted(self.trace_)
+
+    def _given_sampler(self) -> Any:
+        """The sampler that was given; None for the model's own."""
+        return self.sampler
 
     def _optimised(
         self, target: Target, initial: Callable[[Key], Params], blocks: Sequence[Block], seed: int

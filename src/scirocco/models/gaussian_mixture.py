@@ -190,7 +190,7 @@ class GaussianMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         return np.concatenate(pieces)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """The mean log predictive density."""
+        """The mean over rows of ``score_samples``, the log posterior predictive density."""
         del y
         return float(np.mean(self.score_samples(X)))
 

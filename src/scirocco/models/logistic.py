@@ -29,7 +29,7 @@ from scirocco.samplers import UnderdampedLangevin
 from scirocco.target import Target
 
 PRIORS = ("gaussian", "laplace")
-MOST = 2**24  # logits at a time: predictions of many draws for many rows come in pieces
+MOST_LOGITS = 2**24  # at a time: predictions of many draws for many rows come in pieces
 
 
 class LogisticRegression(ClassifierMixin, GradientModel):  # type: ignore[misc]
@@ -51,7 +51,7 @@ class LogisticRegression(ClassifierMixin, GradientModel):  # type: ignore[misc]
     posterior_ : draws of ``coef`` and ``intercept``, an ``xarray.Dataset`` (chain, draw, ...).
     trace_ : the run, with its summary, tuning and bias report.
 
-    Constant columns are kept: their weights follow the prior (shared with the intercept), and a warning says so.
+    Constant columns stay: their weights follow the prior (shared with the intercept), and a warning says so.
     Separable classes need no treatment: the prior keeps the posterior proper, and the draws show how far it reaches.
 
     >>> import numpy as np, scirocco as sc
@@ -139,7 +139,7 @@ class LogisticRegression(ClassifierMixin, GradientModel):  # type: ignore[misc]
         coef = self._draws("coef").astype(np.float64)
         coef = coef[:, None] if coef.ndim == 2 else coef  # (draw, class or 1, feature)
         shift = self._draws("intercept").astype(np.float64).reshape(len(coef), -1) if self.fit_intercept else 0.0
-        pieces = max(1, coef[..., 0].size * len(X) // MOST + 1)
+        pieces = max(1, coef[..., 0].size * len(X) // MOST_LOGITS + 1)
         return np.concatenate([self._probabilities(part, coef, shift) for part in np.array_split(X, pieces)])
 
     def _probabilities(self, X: np.ndarray, coef: np.ndarray, shift: Any) -> np.ndarray:

@@ -49,7 +49,7 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
     n_factors : length of the factors.
     noise_precision : tau, the precision of a rating; learnt if None.
     precision_shape, precision_rate : of the Gamma law of the four precisions.
-    rating_range : (least, greatest) possible rating; others are an error, and predictions are kept inside; or None.
+    rating_range : (least, greatest) possible rating; others are an error, and predictions stay inside; or None.
     n_users, n_items : how many there are; by default one more than the largest number in the data.
     sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, verbose : the run; see
         ``scirocco.models.base.GradientModel``.
@@ -176,7 +176,7 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
 
     @staticmethod
     def _pairs(X: Any) -> np.ndarray:
-        """Pairs of whole numbers, none negative."""
+        """Pairs (user, item) as checked whole numbers, none negative."""
         values = check_array(X, dtype=np.float64, input_name="X")
         if values.shape[1] != 2:
             raise ValueError(f"X must have two columns, user and item; got {values.shape[1]}")
@@ -204,7 +204,7 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
         return Target(prior, Given(_log_likelihood, fixed), (pairs, ratings - np.float32(self.mean_)), batched=True)
 
     def initial(self, key: Key) -> Params:
-        """Small random factors, no biases, precisions of 1."""
+        """The start of a chain: small random factors, no biases, precisions of 1."""
         users, items = jax.random.split(key)
         small = 0.1
         start = {
@@ -217,7 +217,7 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
         return start if self.noise_precision is not None else start | {"log_noise_precision": jnp.zeros(())}
 
     def precision_block(self) -> Block:
-        """Draws the precisions given factors and biases."""
+        """The block that draws the precisions given factors and biases, for ``sample(blocks=)``."""
         return precisions.gibbs(WEIGHTS, float(self.precision_shape), float(self.precision_rate))
 
     # Using.

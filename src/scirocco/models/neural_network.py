@@ -40,7 +40,7 @@ PIECE = 4096  # rows at a time when predicting
 
 
 class _Network(GradientModel):
-    """What classification and regression share."""
+    """The network and its priors, which classification and regression share."""
 
     _arrays: ClassVar[tuple[str, ...]] = ("input_mean_", "input_scale_")
     _bias_note: ClassVar[str] = (
@@ -113,7 +113,7 @@ class _Network(GradientModel):
         return {}
 
     def forward(self, params: Params, X: Any) -> Array:
-        """F(x) for rows X."""
+        """The outputs of the network f(x) for rows X."""
         return _forward(self.activation, params, X)
 
     def _target(self, log_likelihood: Callable[..., Array], X: np.ndarray, y: np.ndarray) -> Target:
@@ -125,7 +125,7 @@ class _Network(GradientModel):
         return precisions.gibbs(LAYERS, float(self.precision_shape), float(self.precision_rate))
 
     def _outputs(self, X: Any) -> Any:
-        """F(x) of every draw, piece by piece: (rows, draws, outputs)."""
+        """The outputs f(x) of every draw, piece by piece: (rows, draws, outputs)."""
         check_is_fitted(self)
         X = self._inputs(validate_data(self, X, dtype=np.float64, reset=False))
         draws = {name: jnp.asarray(self._draws(name)) for name in LAYERS}

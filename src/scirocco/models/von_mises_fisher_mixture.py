@@ -47,7 +47,7 @@ from scirocco.manifolds import Sphere
 from scirocco.models.base import GradientModel, require_positive_setting
 from scirocco.models.fit_location import FitLocation
 from scirocco.models.inputs import validate_data
-from scirocco.samplers import GeodesicSGHMC
+from scirocco.samplers import SGGMC
 from scirocco.samplers.base import Sampler
 from scirocco.target import Target
 
@@ -156,7 +156,7 @@ class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
     def _run(self, target: Target, start: Mixture | None, prior: Prior, location: FitLocation, seed: int) -> None:
         """The chains, with control variates around the mode if nothing else was asked for."""
         if start is None:  # a run that goes on knows all this
-            return self._sample(target, {}, lambda: GeodesicSGHMC("auto"), location, seed=seed)
+            return self._sample(target, {}, lambda: SGGMC("auto"), location, seed=seed)
         free = self.sampler is None and self.estimator is None
         self._sample(
             target, start.params, lambda: _scaled_sampler(start, prior, target.size), location, batch_size=BATCH,
@@ -264,14 +264,14 @@ class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
 
     # Partitions.
 
-    def sample_labels(self, X: Any, *, most: int = DRAWS) -> np.ndarray:
-        """Draws of the components of rows, (draw, row), one for each of at most ``most`` draws of the parameters.
+    def sample_labels(self, X: Any, *, max_draws: int = DRAWS) -> np.ndarray:
+        """Draws of the components of rows, (draw, row), one for each of at most ``max_draws`` draws of the parameters.
 
         What ``scirocco.partitions`` takes; the methods below do so.
         """
-        require_count("most", most)
+        require_count("max_draws", max_draws)
         rng, found = generator(self._fixed_seed(), Purpose.MIXTURE_SAMPLE), []
-        for piece in self._log_densities(X, most):
+        for piece in self._log_densities(X, max_draws):
             reached = np.cumsum(softmax(piece, axis=2), axis=2)
             found.append(np.sum(reached[..., :-1] < rng.random(reached.shape[:2])[..., None], axis=2, dtype=np.int32))
         return np.concatenate(found).T
@@ -485,7 +485,7 @@ def _scaled_sampler(start: Mixture, prior: Prior, rows: int) -> Sampler:
         "means": (sizes * kappas * ratio + prior.dimension)[:, None],  # a uniform direction has entries of 1/d
         "log_kappas": sizes * change**2 * slope + (1 + away) / prior.spread**2,  # where the rows pull it, they hold it
     }
-    return GeodesicSGHMC(
+    return SGGMC(
         {name: np.float32(STEP / np.sqrt(value)) for name, value in precisions.items()},
         friction={name: np.float32(np.sqrt(value)) for name, value in precisions.items()},
     )
