@@ -32,8 +32,9 @@ from scirocco.samplers.base import Info, has_law
 
 DRAW_BYTES = 16 * 2**20  # of draws that a chunk may hold before it hands them over
 SNAPSHOT_BYTES = 64 * 2**20  # of state that is copied before a chunk, so that a divergence can be found in it
+REPORT_SHARE = 0.1  # of the work of the steps goes into measuring for the report
+PROBE_COST = 7  # gradients, about, that the measurements on one minibatch cost
 PROBES = 8
-PROBE_REPEATS = 16  # fresh minibatches each time that gradient noise is measured
 PROBE_CHAINS = 8
 POWER_ITERATIONS = 8  # at the first probe; later ones go on from there
 
@@ -82,6 +83,25 @@ class Stored(NamedTuple):
         if name in sampled:
             return "draw"
         return "gradient" if name.startswith(GRADIENT) else "stats"
+
+
+class ProbePlan(NamedTuple):
+    """What the report may measure: minibatches are fresh each time that gradient noise is."""
+
+    probes: int  # over the second half of the run
+    chains: int  # at each of them
+    first: int  # power iterations at the first one
+    repeats: int  # minibatches
+
+    @classmethod
+    def of(cls, gradients: float) -> ProbePlan:
+        """For a share of the work of so many gradients: known beforehand, so that it does not depend on the clock."""
+        budget = REPORT_SHARE * gradients / PROBE_COST
+        repeats = next((n for n in (16, 8) if budget >= 2 * n * POWER_ITERATIONS), 4)
+        rounds = max(1, int(budget / repeats))
+        first = min(POWER_ITERATIONS, -(-rounds // 3))
+        probes = min(PROBES, 1 + rounds - first)
+        return cls(probes, min(PROBE_CHAINS, max(1, (rounds - first) // max(1, probes - 1))), first, repeats)
 
 
 class RunningSums(NamedTuple):
@@ -210,8 +230,13 @@ class GradientEngine(SteppedEngine):
         """The steps at which the bias report's measurements are made: a few of the second half, none in the burn-in."""
         if np.isinf(self.total) or self._report is None:
             return []
-        steps = np.linspace(max(self.total / 2, self.recording.burn_in + 1), self.total, PROBES).astype(int)
-        return [int(step) for step in np.unique(steps)]
+        first, count = max(self.total / 2, self.recording.burn_in + 1), self._plan.probes
+        steps = np.linspace(first, self.total, count) if count > 1 else np.array([self.total])
+        return [int(step) for step in np.unique(steps.astype(int))]
+
+    @property
+    def _plan(self) -> ProbePlan:
+        return ProbePlan.of(self.total * len(self.chains))
 
     # Advancing.
 
@@ -309,21 +334,26 @@ class GradientEngine(SteppedEngine):
             return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
         single = jax.eval_shape(at_least_single, like)
-        some = range(min(len(self.chains), PROBE_CHAINS))
+        plan = self._plan
+        some = range(min(len(self.chains), plan.chains))
         known = checkpoint.part(probed, "covector")
         covector = tree(known, single) if known else None
         rounds = 1
         if covector is None and has_law(self.kernel.sampler):
             rng = generator(self.kernel.seed, Purpose.POWER_START)
             covector = jax.tree.map(lambda leaf: rng.standard_normal(leaf.shape).astype(leaf.dtype), single)
-            rounds = -(-POWER_ITERATIONS // len(some))
+            rounds = -(-plan.first // len(some))
         centres = moments.mean or _on_host(_floating(state.position))  # there may be no draw yet
         for number in range(rounds):
             each = []
             for c in some:
                 centre = tree({name: mean[c] for name, mean in centres.items()}, like)
                 words = self._words[Purpose.CHAIN_PROBE][c]
-                each.append(_probe(self.kernel.program, words, number, state, c, data, covector, centre, self._apart))
+                each.append(
+                    _probe(
+                        self.kernel.program, words, number, state, c, data, covector, centre, self._apart, plan.repeats
+                    )
+                )  # fmt: skip
                 covector = each[-1].covector
         found = jax.tree.map(lambda *parts: np.mean(parts, axis=0), *each)._replace(covector=covector)
         arrays = {
@@ -475,15 +505,15 @@ def _single(
     return after
 
 
-@partial(jax.jit, static_argnums=8, compiler_options=QUICK)
+@partial(jax.jit, static_argnums=(8, 9), compiler_options=QUICK)
 def _probe(
     program: Program, words: Array, number: Array, state: ChainState, chain: Array, data: Data, covector: Params,
-    centre: Params, apart: bool,
+    centre: Params, apart: bool, repeats: int,
 ) -> Probe:  # fmt: skip
     own = _chain(state, chain)
     data = jax.tree.map(lambda a: a[chain], data) if apart else data
     key = fold(as_key(words), Use.NOISE, state.step * POWER_ITERATIONS + number)
-    return program.probe(key, own, data, PROBE_REPEATS, covector, centre)
+    return program.probe(key, own, data, repeats, covector, centre)
 
 
 def is_function(initial: Any) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from scirocco.core.checks import positive_array, require_budget, require_count
+from scirocco.core.checks import positive_array, require_budget, require_count, require_flag
 from scirocco.core.types import Key, Params
 from scirocco.gradient.blocks import Block, split
 from scirocco.models import storage
@@ -46,6 +46,7 @@ class GradientModel(BaseEstimator):  # type: ignore[misc]
     max_seconds : time budget of the chains, compiling not counted, nor the search for a start unless a model says so;
         None for none.
     random_state : seed.
+    measure_bias : say how far the sampled law is from the posterior (``trace_.bias``), for about a tenth of the work.
     verbose : show progress.
     """
 
@@ -57,6 +58,7 @@ class GradientModel(BaseEstimator):  # type: ignore[misc]
         for name, least in (("n_draws", 2), ("burn_in", 0), ("thin", 1), ("n_chains", 1)):
             require_count(name, getattr(self, name), least)
         require_budget(self.max_seconds)
+        require_flag("measure_bias", self.measure_bias)
 
     def _sample(
         self, target: Target, initial: Params | Callable[..., Params], default: Callable[[], Sampler],
@@ -86,7 +88,7 @@ class GradientModel(BaseEstimator):  # type: ignore[misc]
                 estimator if self.estimator is None else self.estimator, None, tuple(blocks), initial, collect,
             )  # fmt: skip
             settings = StepSettings(seed, self.n_chains, self.n_draws, self.burn_in, self.thin, self.n_chains, rows)
-            options = RunOptions(max_seconds=seconds, progress=bool(self.verbose))
+            options = RunOptions(max_seconds=seconds, progress=bool(self.verbose), report=self.measure_bias)
             self.trace_ = begin(
                 target, parts, settings, options, location.path, resumer=RESUMER, model=location.model(self)
             )  # fmt: skip

@@ -61,7 +61,8 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
     n_components : k, columns of the loadings, fewer than columns of ``X``.
     prior_scale : r, sd of the normal priors of the logarithms of scales and noise.
     mean_scale : q, sd of the prior of the mean around the column means, in sds of the data.
-    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, verbose : the run; see
+    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose :
+        the run; see
         ``scirocco.models.base.GradientModel``. Samplers must be able to move on manifolds.
 
     Attributes
@@ -101,6 +102,7 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
         self, n_components: int = 2, *, prior_scale: float = 2.0, mean_scale: float = 10.0, sampler: Any = None,
         estimator: Any = None, batch_size: int | float | None = None, n_draws: int = 500, burn_in: int = 500,
         thin: int = 8, n_chains: int = 4, max_seconds: float | None = None, random_state: Any = None,
+        measure_bias: bool = True,
         verbose: bool = False,
     ) -> None:  # fmt: skip
         self.n_components = n_components
@@ -115,6 +117,7 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
         self.n_chains = n_chains
         self.max_seconds = max_seconds
         self.random_state = random_state
+        self.measure_bias = measure_bias
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, *, path: str | Path | None = None) -> BayesianPCA:

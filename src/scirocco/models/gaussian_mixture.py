@@ -41,7 +41,8 @@ class GaussianMixture(DensityMixin, GradientModel):  # type: ignore[misc]
     concentration : alpha of the Dirichlet prior of the weights.
     prior_scale : r, sd of the means' prior in sds of the data.
     precision_shape, precision_rate : of the Gamma prior of the precisions, in units of the data's.
-    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, verbose : the run; see
+    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose :
+        the run; see
         ``scirocco.models.base.GradientModel``.
 
     Attributes
@@ -64,7 +65,8 @@ class GaussianMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         self, n_components: int = 2, *, concentration: float = 1.0, prior_scale: float = 3.0,
         precision_shape: float = 1.0, precision_rate: float = 0.01, sampler: Any = None, estimator: Any = None,
         batch_size: int | float | None = None, n_draws: int = 500, burn_in: int = 500, thin: int = 4,
-        n_chains: int = 4, max_seconds: float | None = None, random_state: Any = None, verbose: bool = False,
+        n_chains: int = 4, max_seconds: float | None = None, random_state: Any = None, measure_bias: bool = True,
+        verbose: bool = False,
     ) -> None:  # fmt: skip
         self.n_components = n_components
         self.concentration = concentration
@@ -80,6 +82,7 @@ class GaussianMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         self.n_chains = n_chains
         self.max_seconds = max_seconds
         self.random_state = random_state
+        self.measure_bias = measure_bias
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, *, path: str | Path | None = None) -> GaussianMixture:

@@ -41,7 +41,8 @@ class LogisticRegression(ClassifierMixin, GradientModel):  # type: ignore[misc]
     prior_scale : its scale s, the sd of the Gaussian or the b of the Laplace law.
     fit_intercept : whether there is an intercept.
     intercept_scale : sd t of its Gaussian prior.
-    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, verbose : the run; see
+    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose :
+        the run; see
         ``scirocco.models.base.GradientModel``.
 
     Attributes
@@ -67,7 +68,8 @@ class LogisticRegression(ClassifierMixin, GradientModel):  # type: ignore[misc]
         self, *, prior: str = "gaussian", prior_scale: float = 1.0, fit_intercept: bool = True,
         intercept_scale: float = 10.0, sampler: Any = None, estimator: Any = None,
         batch_size: int | float | None = None, n_draws: int = 500, burn_in: int = 200, thin: int = 4,
-        n_chains: int = 4, max_seconds: float | None = None, random_state: Any = None, verbose: bool = False,
+        n_chains: int = 4, max_seconds: float | None = None, random_state: Any = None, measure_bias: bool = True,
+        verbose: bool = False,
     ) -> None:  # fmt: skip
         self.prior = prior
         self.prior_scale = prior_scale
@@ -82,6 +84,7 @@ class LogisticRegression(ClassifierMixin, GradientModel):  # type: ignore[misc]
         self.n_chains = n_chains
         self.max_seconds = max_seconds
         self.random_state = random_state
+        self.measure_bias = measure_bias
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any, *, path: str | Path | None = None) -> LogisticRegression:

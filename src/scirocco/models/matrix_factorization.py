@@ -51,7 +51,8 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
     precision_shape, precision_rate : of the Gamma law of the four precisions.
     rating_range : (least, greatest) possible rating; others are an error, and predictions stay inside; or None.
     n_users, n_items : how many there are; by default one more than the largest number in the data.
-    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, verbose : the run; see
+    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose :
+        the run; see
         ``scirocco.models.base.GradientModel``.
 
     Attributes
@@ -84,7 +85,8 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
         precision_rate: float = 300.0, rating_range: tuple[float, float] | None = None, n_users: int | None = None,
         n_items: int | None = None, sampler: Any = None, estimator: Any = None, batch_size: int | float | None = None,
         n_draws: int = 100, burn_in: int = 5000, thin: int = 50, n_chains: int = 1,
-        max_seconds: float | None = None, random_state: Any = None, verbose: bool = False,
+        max_seconds: float | None = None, random_state: Any = None, measure_bias: bool = True,
+        verbose: bool = False,
     ) -> None:  # fmt: skip
         self.n_factors = n_factors
         self.noise_precision = noise_precision
@@ -102,6 +104,7 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
         self.n_chains = n_chains
         self.max_seconds = max_seconds
         self.random_state = random_state
+        self.measure_bias = measure_bias
         self.verbose = verbose
 
     # Fitting.

@@ -52,7 +52,8 @@ class _Network(GradientModel):
         self, hidden: int = 100, *, activation: str = "tanh", precision_shape: float = 1.0, precision_rate: float = 1.0,
         standardize: bool = True, sampler: Any = None, estimator: Any = None, batch_size: int | float | None = None,
         n_draws: int = 100, burn_in: int = 5000, thin: int = 50, n_chains: int = 1,
-        max_seconds: float | None = None, random_state: Any = None, verbose: bool = False,
+        max_seconds: float | None = None, random_state: Any = None, measure_bias: bool = True,
+        verbose: bool = False,
     ) -> None:  # fmt: skip
         self.hidden = hidden
         self.activation = activation
@@ -68,6 +69,7 @@ class _Network(GradientModel):
         self.n_chains = n_chains
         self.max_seconds = max_seconds
         self.random_state = random_state
+        self.measure_bias = measure_bias
         self.verbose = verbose
 
     def _check(self) -> None:
@@ -146,7 +148,8 @@ class NeuralNetworkClassifier(ClassifierMixin, _Network):  # type: ignore[misc]
     activation : s, one of "tanh", "relu", "sigmoid" or "softmax".
     precision_shape, precision_rate : of the Gamma law of the precisions.
     standardize : scale the columns of X to mean 0 and sd 1 first; constant columns become 0.
-    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, verbose : the run; see
+    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose :
+        the run; see
         ``scirocco.models.base.GradientModel``.
 
     Attributes

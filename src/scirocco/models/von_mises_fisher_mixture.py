@@ -83,7 +83,8 @@ class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         their logarithm.
     prior_mean, prior_concentration : m and kappa_0 of a vMF prior of the means; uniform by default.
     normalize : divide rows by their lengths; otherwise they must have length 1 to within 0.001.
-    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, verbose : the run; see
+    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose :
+        the run; see
         ``scirocco.models.base.GradientModel``. By default SGGMC with control variates around the mode.
 
     Attributes
@@ -111,7 +112,8 @@ class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         kappa_spread: float = 2.0, prior_mean: Any = None, prior_concentration: float = 0.0, normalize: bool = False,
         sampler: Any = None, estimator: Any = None, batch_size: int | float | None = None, n_draws: int = 250,
         burn_in: int = 300, thin: int = 5, n_chains: int = 4, max_seconds: float | None = None,
-        random_state: Any = None, verbose: bool = False,
+        random_state: Any = None, measure_bias: bool = True,
+        verbose: bool = False,
     ) -> None:  # fmt: skip
         self.n_components = n_components
         self.alpha = alpha
@@ -129,6 +131,7 @@ class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         self.n_chains = n_chains
         self.max_seconds = max_seconds
         self.random_state = random_state
+        self.measure_bias = measure_bias
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, *, path: str | Path | None = None) -> VonMisesFisherMixture:

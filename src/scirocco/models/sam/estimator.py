@@ -82,7 +82,8 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         they bring documents nearer to mixtures of topics; at most as many steps as a chain has, and at most half of
         ``max_seconds``, of which they are a part: with a budget the start depends on the clock. "k-means": there.
     share_draws, share_moves : draws of a document's shares that make a gradient, and moves before each of them.
-    batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, verbose : the run; see
+    batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose :
+        the run; see
         ``scirocco.models.base.GradientModel``. Variational methods make ``burn_in`` + ``thin`` * ``n_draws`` steps.
 
     Attributes
@@ -115,7 +116,8 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         topic_concentration: float | None = None, centre_concentration: float | None = None, sampler: Any = "gsgnht",
         start: str = "variational", share_draws: int = 2, share_moves: int = 2,
         batch_size: int | float | None = None, n_draws: int = 100, burn_in: int = 1000, thin: int = 10,
-        n_chains: int = 2, max_seconds: float | None = None, random_state: Any = None, verbose: bool = False,
+        n_chains: int = 2, max_seconds: float | None = None, random_state: Any = None, measure_bias: bool = True,
+        verbose: bool = False,
     ) -> None:  # fmt: skip
         self.n_topics = n_topics
         self.alpha = alpha
@@ -133,6 +135,7 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         self.n_chains = n_chains
         self.max_seconds = max_seconds
         self.random_state = random_state
+        self.measure_bias = measure_bias
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, *, path: str | Path | None = None, callback: Any = None) -> SphericalAdmixture:
