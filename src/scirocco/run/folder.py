@@ -17,6 +17,7 @@ from filelock import FileLock, Timeout
 from scirocco.run import checkpoint
 
 NAME, LOCK, REPORT = "run.json", "lock", "report"
+HALF_WRITTEN = f".{NAME}.*.tmp"  # by a process that was killed
 
 
 class RunFolder:
@@ -32,7 +33,7 @@ class RunFolder:
             raise FileExistsError(
                 f"{self.path} is not empty, it holds a run: use scirocco.resume to go on with it, or another path"
             )
-        if self.path.exists() and any(p.name != LOCK for p in self.path.iterdir()):
+        if self.path.exists() and any(p.name != LOCK and not p.match(HALF_WRITTEN) for p in self.path.iterdir()):
             raise FileExistsError(f"{self.path} is not empty: give another path")
 
     def __enter__(self) -> RunFolder:
@@ -48,6 +49,8 @@ class RunFolder:
 
     def write(self, meta: dict[str, Any]) -> None:
         """Say what the run is."""
+        for path in self.path.glob(HALF_WRITTEN):
+            path.unlink(missing_ok=True)
         checkpoint.write_json(self.path / NAME, meta)
 
 
