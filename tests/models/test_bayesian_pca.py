@@ -278,8 +278,9 @@ def test_a_run_that_was_stopped_goes_on(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_budget_of_time_ends_the_run():
+def test_a_budget_of_time_ends_the_run(ticking):
     x, _ = rows(80, 4, [2.0])
+    ticking(0.1)
     model = BayesianPCA(1, n_draws=10**6, n_chains=1, burn_in=0, thin=1, max_seconds=2.0, random_state=0).fit(x)
     assert 1 < model.posterior_.sizes["draw"] < 10**6
     assert np.isfinite(model.score(x))

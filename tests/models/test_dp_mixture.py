@@ -365,7 +365,8 @@ def test_large_counts():
 
 
 @pytest.mark.parametrize("sampler", ["scir", "slice"])
-def test_a_stop_in_the_search_leaves_components_of_its_clusters(data, sampler):
+def test_a_stop_in_the_search_leaves_components_of_its_clusters(data, sampler, ticking):
+    ticking(0.001)
     scores = []
     for kind in ("collapsed", sampler):
         with pytest.warns(UserWarning, match="before the sampler began"):
@@ -426,7 +427,8 @@ def test_components_that_are_given_are_taken_as_they_are():
     np.testing.assert_allclose(state.scores(rows, 1)[1, 1], np.log(0.25 * 0.5))
 
 
-def test_time_budgets_end_in_every_phase(data):
+def test_time_budgets_end_in_every_phase(data, ticking):
+    ticking(0.001)
     with pytest.warns(UserWarning, match="before the sampler began"):
         brief = sc.DirichletProcessMixture(max_seconds=1e-6, random_state=0).fit(data[0])
     assert brief.labels_.shape == (700,)

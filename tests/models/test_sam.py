@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -128,7 +126,7 @@ def test_the_variational_bound_rises():
     assert matched(found.topics).min() > max(0.97, matched(begin).min())
 
 
-def test_the_search_for_a_start_goes_on_while_it_is_worth_it(monkeypatch):
+def test_the_search_for_a_start_goes_on_while_it_is_worth_it(monkeypatch, ticking):
     centre = ROWS.mean(axis=0) / np.linalg.norm(ROWS.mean(axis=0))
     far = np.random.default_rng(0).normal(size=BETA.shape).astype(np.float32)
     far /= np.linalg.norm(far, axis=1, keepdims=True)
@@ -150,13 +148,13 @@ def test_the_search_for_a_start_goes_on_while_it_is_worth_it(monkeypatch):
     search(far, steps=300)
     assert rounds == [200, 100]
     rounds.clear()
-    ticks = itertools.count(step=0.01)
-    monkeypatch.setattr(variational.time, "perf_counter", lambda: next(ticks))
-    assert 0.3 <= search(far, steps=10**6, max_seconds=0.3)[1] < 0.4  # a clock that goes on by 0.01 at each look
+    ticking(0.01)
+    assert 0.3 <= search(far, steps=10**6, max_seconds=0.3)[1] < 0.4
     assert rounds == [200]
 
 
-def test_the_search_is_part_of_the_time():
+def test_the_search_is_part_of_the_time(ticking):
+    ticking(0.01)
     model = sc.SphericalAdmixture(TOPICS, **SETTINGS, **QUICK, max_seconds=600.0).fit(ROWS)
     assert model.search_seconds_ > 0
     assert model.trace_.description.options.max_seconds == pytest.approx(600 - model.search_seconds_)
@@ -298,7 +296,8 @@ def test_bad_input(rows, settings, words):
         sc.SphericalAdmixture(TOPICS, **SETTINGS | settings).fit(rows)
 
 
-def test_a_run_that_ends_in_its_burn_in_is_an_error_in_words():
+def test_a_run_that_ends_in_its_burn_in_is_an_error_in_words(ticking):
+    ticking(0.1)
     model = sc.SphericalAdmixture(TOPICS, start="k-means", **SETTINGS, burn_in=10**7, max_seconds=0.1, random_state=0)
     with pytest.raises(ValueError, match="the run ended before its first draw, in its burn-in of 10000000 steps"):
         model.fit(ROWS)

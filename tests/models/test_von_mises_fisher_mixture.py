@@ -348,8 +348,9 @@ def test_a_model_survives_a_file(fitted, tmp_path):
         again.predict(np.eye(4))
 
 
-def test_a_budget_of_time_ends_the_run():
+def test_a_budget_of_time_ends_the_run(ticking):
     rows, _ = overlapping()
+    ticking(0.1)
     model = VonMisesFisherMixture(2, n_draws=10**6, burn_in=10, max_seconds=0.5, random_state=0).fit(rows)
     assert 2 <= model.posterior_.sizes["draw"] < 10**6
     assert model.estimator is None

@@ -18,6 +18,7 @@ from scirocco.run.description import Description
 
 NAME, LOCK, REPORT = "run.json", "lock", "report"
 FILES = r"run\.json|lock|report|chains-\d+|draws\.zarr|ragged\.zarr"  # what a run or a saved trace consists of
+HALF_WRITTEN = f".{NAME}.*.tmp"  # by a process that was killed
 
 
 class RunFolder:
@@ -40,7 +41,7 @@ class RunFolder:
             raise FileExistsError(
                 f"{self.path} is not empty, it holds a run: use scirocco.resume to go on with it, or another path"
             )
-        if self.path.exists() and any(p.name != LOCK for p in self.path.iterdir()):
+        if self.path.exists() and any(p.name != LOCK and not p.match(HALF_WRITTEN) for p in self.path.iterdir()):
             raise FileExistsError(f"{self.path} is not empty: give another path")
 
     def __enter__(self) -> RunFolder:
@@ -56,6 +57,8 @@ class RunFolder:
 
     def write(self, description: Description) -> None:
         """Say what the run is."""
+        for path in self.path.glob(HALF_WRITTEN):
+            path.unlink(missing_ok=True)
         checkpoint.write_json(self.path / NAME, description.to_json())
 
 
