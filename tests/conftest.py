@@ -42,15 +42,6 @@ def _ctrl_c_raises():
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.fixture(autouse=True)
-def _no_bias_report(request, monkeypatch):
-    """Where it is not looked at: its program is a third of what a run compiles. Marked tests have it."""
-    if request.path.parent.name in ("law", "models", "batches", "estimators") and "bias_report" not in request.keywords:
-        from scirocco.gradient.engine import GradientEngine  # after the hook
-
-        monkeypatch.setattr(GradientEngine, "probe_steps", [])
-
-
 @pytest.fixture
 def load(monkeypatch):
     """Import an experiment by name; they import each other by name, as scripts do."""

@@ -12,7 +12,7 @@ import pytest
 
 import scirocco as sc
 from scirocco.core.interrupt import Interrupt, poll
-from scirocco.run import checkpoint, group
+from scirocco.run import checkpoint, group, runner
 from scirocco.run.description import Description, ModelSettings, RunOptions, Settings, ShardSettings, Stop, TunedParts
 from scirocco.run.folder import read_description
 from scirocco.run.store import Variable
@@ -117,8 +117,6 @@ def test_options_given_to_resume_are_those_of_the_run(kind, tmp_path, monkeypatc
         sc.LDA(3, max_iter=8, n_chains=2, n_jobs=1, random_state=0).fit(COUNTS, path=tmp_path / "run")
         data = COUNTS
     shown, used = [], []
-    from scirocco.run import runner
-
     real = runner.Progress
     monkeypatch.setattr(runner, "Progress", lambda show: shown.append(show) or real(False))
     pool = runner.ThreadPoolExecutor
@@ -137,7 +135,6 @@ def test_options_given_to_resume_are_those_of_the_run(kind, tmp_path, monkeypatc
 
 def interrupted_after(monkeypatch, turns):
     """Ctrl-C after so many turns of groups."""
-    monkeypatch.setattr(signal, "getsignal", lambda number: signal.default_int_handler)
     turn, made = group.Group.turn, []
 
     def counted(self, *given):
@@ -336,16 +333,6 @@ def test_a_saved_trace_replaces_nothing_but_a_saved_trace(tmp_path):
 # Signals.
 
 
-@pytest.fixture
-def _handlers():
-    """Those of a program in the foreground, however this one was started."""
-    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
-@pytest.mark.usefixtures("_handlers")
 def test_a_fit_in_another_thread_does_not_disarm_the_main_one():
     inside, done = threading.Event(), threading.Event()
     seen = []
@@ -370,10 +357,16 @@ def test_a_fit_in_another_thread_does_not_disarm_the_main_one():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-@pytest.mark.usefixtures("_handlers")
-def test_sigterm_is_obeyed_at_the_next_border_and_then_takes_its_course(tmp_path, monkeypatch):
-    ended = []
-    signal.signal(signal.SIGTERM, lambda number, frame: ended.append(number))
+@pytest.fixture
+def ended():
+    """The calls of a handler of SIGTERM of the user's own."""
+    calls = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: calls.append(number))
+    yield calls
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_sigterm_is_obeyed_at_the_next_border_and_then_takes_its_course(tmp_path, monkeypatch, ended):
     turn, made = group.Group.turn, []
 
     def counted(self, *given):
@@ -392,14 +385,11 @@ def test_sigterm_is_obeyed_at_the_next_border_and_then_takes_its_course(tmp_path
 
 
 def test_an_ignored_ctrl_c_stays_ignored():
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with Interrupt() as interrupt:
-            signal.raise_signal(signal.SIGINT)
-            assert not interrupt.asked
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGINT, before)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with Interrupt() as interrupt:
+        signal.raise_signal(signal.SIGINT)
+        assert not interrupt.asked
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
 def test_a_stop_has_a_kind_and_words():
