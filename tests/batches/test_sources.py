@@ -376,3 +376,11 @@ def test_data_keeps_its_small_dtypes():
     source = Arrays({"image": np.zeros((4, 7), np.uint8)})
     assert source.on_device()["image"].dtype == jnp.uint8
     assert source.example["image"] == jax.ShapeDtypeStruct((7,), jnp.uint8)
+
+
+@pytest.mark.parametrize("source", [sc.batches.Parquet, sc.batches.Arrow])
+def test_paths_are_paths(source):
+    pytest.importorskip("pyarrow")
+    for paths in ([1, 2], 5, [None]):
+        with pytest.raises(TypeError, match="paths must be a path or a list of paths; got"):
+            source(paths)

@@ -58,7 +58,7 @@ def simulate(
     seed: int = 0, threads: int | None = None,
 ) -> np.ndarray:  # fmt: skip
     """A path of a diffusion, one state every ``thin`` steps of length ``step_size``; the draws are the leading axis."""
-    if not isinstance(process, Diffusion | Minibatch):
+    if isinstance(process, type) or not isinstance(process, Diffusion | Minibatch):
         raise TypeError(f"process must be a diffusion, such as CIR or OU, or a Minibatch; got {type(process).__name__}")
     require_count("num_samples", num_samples)
     require_count("thin", thin)
