@@ -190,7 +190,7 @@ def test_the_matrix_is_left_alone():
 
 
 def test_an_interrupted_fit_keeps_the_chains_that_ran(planted, monkeypatch):
-    from scirocco.models.lda.memory import KeptGibbs
+    from scirocco.models.lda.gibbs import KeptGibbs
 
     step, calls = KeptGibbs.step, []
 

@@ -24,9 +24,9 @@ from scirocco.models.dp_mixture import storage
 from scirocco.models.dp_mixture.base_measure import WAYS
 from scirocco.models.dp_mixture.components import COMPONENTS, Component
 from scirocco.models.dp_mixture.fitting import IN_MEMORY, STICKS, fit_mixture, keeps, partition_law
+from scirocco.models.dp_mixture.predictive import log_predictive
 from scirocco.models.dp_mixture.results import Found, Results
 from scirocco.models.dp_mixture.search import STARTS
-from scirocco.models.dp_mixture.snapshots import log_predictive
 from scirocco.models.dp_mixture.stream import Stream
 from scirocco.models.home import Home
 from scirocco.models.inputs import COUNTS, names_of, refuse_text

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from scirocco.core.checks import require_choice, require_count
 from scirocco.core.seeds import Purpose, generator
 from scirocco.models.dp_mixture.density import Law
-from scirocco.models.dp_mixture.snapshots import Snapshot, overlap
+from scirocco.models.dp_mixture.predictive import Snapshot, overlap
 from scirocco.partitions import CredibleBall, PointPartition, co_clustering, credible_ball, point_partition
 from scirocco.partitions.losses import distances
 from scirocco.run import convergence

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scirocco.core.seeds import Purpose, generator
-from scirocco.models.dp_mixture.snapshots import Snapshot, log_predictive
+from scirocco.models.dp_mixture.predictive import Snapshot, log_predictive
 
 if TYPE_CHECKING:
-    from scirocco.models.dp_mixture.memory import Collapsed
+    from scirocco.models.dp_mixture.gibbs import Collapsed
 
 STARTS = ("one", "sequential", "random")
 RANDOM_CLUSTERS = 100

@@ -30,14 +30,14 @@ import numpy as np
 from scirocco.core.compiled import jit, over_blocks
 from scirocco.core.seeds import Purpose, generator, stream_key
 from scirocco.corpora.documents import Documents
-from scirocco.counts.estimators import CountEstimator, Plain, chosen_estimator
+from scirocco.counts.estimators import CountEstimator, PlainCounts, chosen_estimator
 from scirocco.counts.local import LocalStep
 from scirocco.counts.minibatches import InMemory, Minibatch, Minibatches
+from scirocco.models.dp_mixture.blocked_kernels import allocate, draw_levels, move_rows
 from scirocco.models.dp_mixture.clusters import Clusters
 from scirocco.models.dp_mixture.density import ROWS, Law
-from scirocco.models.dp_mixture.given import allocate, draw_levels, move_rows
-from scirocco.models.dp_mixture.memory import Collapsed
-from scirocco.models.dp_mixture.partition import DirichletProcess
+from scirocco.models.dp_mixture.gibbs import Collapsed
+from scirocco.models.dp_mixture.partition_laws import DirichletProcess
 from scirocco.run.checkpoint import part
 from scirocco.simplex import SCIR, SCIRCV, Exact, SimplexSampler, Weights
 from scirocco.simplex.base import Counts, State
@@ -142,7 +142,7 @@ class SliceSampler:
         if start is not None:
             self.clusters.relabel(np.asarray(start, np.int32))
         self.estimators: tuple[CountEstimator, ...] = tuple(
-            chosen_estimator(Plain(), s) for s in (self.stick_sampler, self.sampler)
+            chosen_estimator(PlainCounts(), s) for s in (self.stick_sampler, self.sampler)
         )
         self.parts = self._made(max(FIRST_COMPONENTS, self.clusters.slots))
 

@@ -24,12 +24,12 @@ from scirocco.counts.estimators import chosen_estimator
 from scirocco.models.home import Home
 from scirocco.models.inputs import COUNTS, names_of, refuse_text
 from scirocco.models.lda import evaluation, storage
-from scirocco.models.lda.choosing import IN_MEMORY, SAMPLERS, automatic, stream_sampler
 from scirocco.models.lda.documents import apart, document_draws, document_moments, document_topics
 from scirocco.models.lda.effects import Effects, effects
 from scirocco.models.lda.engine import TOPICS
 from scirocco.models.lda.fitting import fit_topics
-from scirocco.models.lda.joining import Growing
+from scirocco.models.lda.sampler_names import IN_MEMORY, SAMPLERS, automatic, stream_sampler
+from scirocco.models.lda.updating import Growing
 from scirocco.run.trace import Summary, table_of
 from scirocco.samplers.base import Sampler
 from scirocco.simplex import SCIR, Exact, SimplexSampler

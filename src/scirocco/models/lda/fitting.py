@@ -15,14 +15,14 @@ from scirocco.counts.minibatches import FromDisk, InMemory, Minibatches
 from scirocco.counts.passes import SEARCH_SHARE
 from scirocco.models.home import Home
 from scirocco.models.lda.agreement import Agreement
-from scirocco.models.lda.aside import Aside, put_aside
+from scirocco.models.lda.assignments import Assignments, InOrder
 from scirocco.models.lda.blocks import CorpusBlocks
-from scirocco.models.lda.choosing import IN_MEMORY, NATURAL, natural_sampler, stream_sampler
 from scirocco.models.lda.engine import TOPICS, TopicEngine, alignments
-from scirocco.models.lda.growing import Assignments, InOrder
-from scirocco.models.lda.memory import CollapsedGibbs, KeptGibbs
+from scirocco.models.lda.gibbs import CollapsedGibbs, KeptGibbs
+from scirocco.models.lda.held_out import HeldOut, held_out_size
+from scirocco.models.lda.sampler_names import IN_MEMORY, NATURAL, natural_sampler, stream_sampler
+from scirocco.models.lda.start.em import StochasticEM
 from scirocco.models.lda.stream import StreamChain, StreamFit
-from scirocco.models.lda.warm_up import WarmUp
 from scirocco.run.trace import Trace
 
 WARM_TOKENS = 3e7  # after which the search for good topics has little left to find
@@ -92,9 +92,9 @@ def make_chain(
         skip_sweeps=model.skip_sweeps, threads=threads, estimator=chosen, minibatches=minibatches,
     )  # fmt: skip
     first = minibatches.at(0).data  # put aside: the search begins after it
-    first = first.take(slice(put_aside(documents.size, documents.tokens)))
-    aside = Aside(first.token_words(), first.token_starts)
-    search = WarmUp(
+    first = first.take(slice(held_out_size(documents.size, documents.tokens)))
+    aside = HeldOut(first.token_words(), first.token_starts)
+    search = StochasticEM(
         documents.tokens, documents.size, alpha, beta, seed=seed, chain=number, passes=search_passes, threads=threads,
         aside=aside,
     )  # fmt: skip

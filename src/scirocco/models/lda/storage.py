@@ -9,9 +9,9 @@ import numpy as np
 
 from scirocco.models import storage
 from scirocco.models.lda.agreement import Agreement
+from scirocco.models.lda.assignments import Assignments
 from scirocco.models.lda.engine import TOPICS
 from scirocco.models.lda.fitting import named_topics
-from scirocco.models.lda.growing import Assignments
 
 ARRAYS = ("components_", "alpha_", "beta_", "word_counts_")
 FACTS = ("updates_", "n_iter_", "seconds_", "sampler_", "documents_seen_")

@@ -21,11 +21,11 @@ from scirocco.batches.base import batch_rows
 from scirocco.core.compiled import over_blocks
 from scirocco.core.seeds import Purpose, generator, stream_key
 from scirocco.corpora.documents import Documents
-from scirocco.counts.estimators import Plain, chosen_estimator
+from scirocco.counts.estimators import PlainCounts, chosen_estimator
 from scirocco.counts.local import Entries, LocalStep
 from scirocco.counts.minibatches import InMemory, Minibatch, Minibatches
-from scirocco.models.lda import local
-from scirocco.models.lda.warm_up import WarmUp
+from scirocco.models.lda.kernels import sweeps_stream
+from scirocco.models.lda.start.em import StochasticEM
 from scirocco.run.checkpoint import part
 from scirocco.run.describe import describe, is_opaque, rebuild
 from scirocco.simplex import SCIR, SCIRCV, Natural, SimplexSampler, Weights
@@ -105,7 +105,7 @@ class StreamChain(LocalStep):
 
     def count(self, batch: Minibatch, at: Any = None, *, survey: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """Words of a batch, and how often each has each topic on average over the counted sweeps, words x topics."""
-        columns, places = local.touched(batch.data.words, self._lookup)
+        columns, places = sweeps_stream.touched(batch.data.words, self._lookup)
         table, _ = fresh_assignments(
             *self._stream(survey), batch.data, places, self._topics(columns, at), self.alpha, self.sweeps,
             self.skip_sweeps, threads=self.threads,
@@ -115,7 +115,7 @@ class StreamChain(LocalStep):
     def entries(self, batch: Minibatch, at: Any = None, *, survey: bool = False) -> Entries:
         """The same for each entry of the batch by itself, in multiples of one sweep."""
         documents = batch.data
-        columns, places = local.touched(documents.words, self._lookup)
+        columns, places = sweeps_stream.touched(documents.words, self._lookup)
         phi = self._topics(columns, at)[places]  # one row for each entry, so that each has its own count
         table, _ = fresh_assignments(
             *self._stream(survey), documents, np.arange(documents.words.size, dtype=np.int32), phi, self.alpha,
@@ -179,7 +179,7 @@ class StreamChain(LocalStep):
         """
         if isinstance(self.sampler, SCIRCV) or not isinstance(self.sampler, SCIR | Natural) or sample.size < 2:
             return None
-        if type(self.estimator) is not Plain:
+        if type(self.estimator) is not PlainCounts:
             return None
         found = self.entries(Minibatch(sample, 1.0, 1.0), survey=True)
         counts = found.values * found.unit
@@ -206,7 +206,7 @@ class StreamFit:
     """A chain from a stream on a corpus that can be read again: a search for a start, a survey, then the chain."""
 
     def __init__(
-        self, stream: StreamChain, documents: Any, search: WarmUp, beta: np.ndarray, choose: Any = None
+        self, stream: StreamChain, documents: Any, search: StochasticEM, beta: np.ndarray, choose: Any = None
     ) -> None:
         self.stream, self.minibatches, self.search, self._choose = stream, stream.minibatches, search, choose
         self.documents, self.alpha, self.beta, self.size = documents, stream.alpha, beta, self.minibatches.size
@@ -312,7 +312,7 @@ def fresh_assignments(
     ``apart`` says that no two documents share a place, so that all threads may count in one table. Squares of the
     counts by document and topic are added to ``squares``.
     """
-    masses = local.word_masses(phi, alpha)
+    masses = sweeps_stream.word_masses(phi, alpha)
     borders = np.linspace(0, documents.size, PIECES + 1).astype(int)
     tables = np.zeros((PIECES if counted and not apart else 1, *(phi.shape if counted else (0, 0))), np.int32)
     weights = np.zeros((documents.size if weighed else 0, alpha.size), np.int32)
@@ -322,7 +322,7 @@ def fresh_assignments(
 
     def work(first: int, last: int) -> None:
         for piece in range(first, last):
-            local.sweep_fresh(
+            sweeps_stream.sweep_fresh(
                 key, step, borders[piece], borders[piece + 1], seeds, documents.starts, places, documents.numbers, phi,
                 masses, alpha, sweeps, skip_sweeps, tables[piece % len(tables)], weights, squares,
                 limit,

@@ -1,8 +1,8 @@
 """Chains in memory: every row's cluster is kept, and so are the counts of the clusters.
 
-``Collapsed``: weights and parameters integrated out, row by row (``collapsed``).
+``Collapsed``: weights and parameters integrated out, row by row (``collapsed_kernels``).
 
-``Blocked``: weights and components given all allocations, then the allocations of a minibatch given them (``given``),
+``Blocked``: weights and components given all allocations, then the allocations of a minibatch given them,
 
     (pi_1, ..., pi_t, rest) ~ Dirichlet(n_1, ..., n_t, alpha),    theta_k ~ p(theta | rows of k)
 
@@ -25,12 +25,12 @@ import numpy as np
 from scirocco.core.compiled import over_blocks
 from scirocco.core.seeds import Purpose, generator, stream_key
 from scirocco.corpora.documents import Documents
-from scirocco.models.dp_mixture import collapsed
+from scirocco.models.dp_mixture import collapsed_kernels
 from scirocco.models.dp_mixture.base_measure import learnt_base
+from scirocco.models.dp_mixture.blocked_kernels import allocate, draw_levels, move_rows
 from scirocco.models.dp_mixture.clusters import Clusters
 from scirocco.models.dp_mixture.density import ROWS, Law
-from scirocco.models.dp_mixture.given import allocate, draw_levels, move_rows
-from scirocco.models.dp_mixture.partition import FiniteMixtures, PartitionLaw
+from scirocco.models.dp_mixture.partition_laws import FiniteMixtures, PartitionLaw
 from scirocco.models.dp_mixture.search import Search
 from scirocco.models.dp_mixture.split_merge import MERGED, SPLIT, split_merge
 from scirocco.run.checkpoint import part
@@ -120,7 +120,7 @@ class Collapsed:
         while begin < end:
             clusters.make_room(clusters.number + 2)
             urn = self.partition.urn(size, clusters.slots)
-            begin = collapsed.sweep(
+            begin = collapsed_kernels.sweep(
                 self.key, self.next_call(), begin, end, clusters.entries, clusters.labels, clusters.law,
                 clusters.tables, urn,
             )  # fmt: skip

@@ -9,8 +9,8 @@ the words of the minibatch: the others enter through their total, a single gamma
 
 ``CollapsedGibbs`` integrates the topics out (Griffiths and Steyvers 2004): better mixing a sweep, one thread.
 
-Both start from a search (``search``), which is an initial value like any other: what follows forgets it. Documents are
-kept in a random order, so that a part of them is a random part.
+Both start from a search (``start.race``), which is an initial value like any other: what follows forgets it.
+Documents are kept in a random order, so that a part of them is a random part.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import numpy as np
 from scirocco.core.compiled import over_blocks
 from scirocco.core.seeds import Purpose, generator, stream_key
 from scirocco.corpora.documents import Documents
-from scirocco.counts.estimators import Kept
-from scirocco.models.lda import dense, local
-from scirocco.models.lda.lanes import padded
+from scirocco.counts.estimators import KeptCounts
+from scirocco.models.lda.kernels import sweeps_kept, sweeps_stream
+from scirocco.models.lda.kernels.vector_draw import padded
 from scirocco.models.lda.priors import learnt_alpha, learnt_beta
-from scirocco.models.lda.search import Search
+from scirocco.models.lda.start.race import Race
 from scirocco.run.checkpoint import part
 from scirocco.simplex.exact import draw_gammas
 
@@ -52,8 +52,10 @@ class KeptGibbs:
         shuffled = documents.take(self.order)
         self.token_starts = shuffled.token_starts
         # Every token's word, its topic, and the counts of words x topics.
-        self.kept = Kept(shuffled.token_words(), rows=self.topics, categories=self.width, width=padded(self.topics))
-        self.search = Search(
+        self.kept = KeptCounts(
+            shuffled.token_words(), rows=self.topics, categories=self.width, width=padded(self.topics)
+        )
+        self.search = Race(
             shuffled, self.kept, self.token_starts, self._padded_alpha(), beta, seed=seed, chain=chain,
             passes=search_passes, threads=threads,
         )  # fmt: skip
@@ -142,9 +144,9 @@ class KeptGibbs:
         self._draw_topics(self.position)
         kept, old, call = self.kept, self.kept.labels[low:high].copy(), self._call()
         if self.topics <= MOST_DENSE:
-            blocks, alpha = -(-(end - begin) // dense.DOCUMENTS), self._padded_alpha()
+            blocks, alpha = -(-(end - begin) // sweeps_kept.DOCUMENTS), self._padded_alpha()
             over_blocks(
-                lambda first, last: dense.sweep_given(
+                lambda first, last: sweeps_kept.sweep_given(
                     self.key, call, first, last, begin, end, self.token_starts, kept.codes, kept.labels, self.phi,
                     alpha, self.topics,
                 ),
@@ -153,11 +155,11 @@ class KeptGibbs:
             )  # fmt: skip
         else:
             over_blocks(
-                lambda first, last: local.sweep_kept(
+                lambda first, last: sweeps_stream.sweep_kept(
                     self.key, call, first, last, begin, end, self.token_starts, kept.codes, kept.labels, self.phi,
                     self.masses, self.alpha,
                 ),
-                -(-(end - begin) // local.DOCUMENTS),
+                -(-(end - begin) // sweeps_stream.DOCUMENTS),
                 self.threads,
             )  # fmt: skip
         kept.moved(low, old)
@@ -175,8 +177,8 @@ class KeptGibbs:
         self.phi[columns, : self.topics] = theta / (theta.sum(axis=0) + rest)
         if self.topics > MOST_DENSE:
             if not self.masses.size:
-                self.masses = local.word_masses(self.phi, self.alpha)
-            self.masses[columns] = local.word_masses(self.phi[columns], self.alpha)
+                self.masses = sweeps_stream.word_masses(self.phi, self.alpha)
+            self.masses[columns] = sweeps_stream.word_masses(self.phi[columns], self.alpha)
 
     def draw(self) -> np.ndarray:
         """Topics given all assignments, topics x words."""
@@ -201,7 +203,7 @@ class CollapsedGibbs(KeptGibbs):
     def _sweep(self, begin: int, end: int, low: int, high: int) -> None:
         """New assignments, the topics integrated out."""
         kept = self.kept
-        dense.sweep_collapsed(
+        sweeps_kept.sweep_collapsed(
             self.key, self._call(), 0, begin, end, self.token_starts, kept.codes, kept.labels, kept.table, kept.totals,
             self._padded_alpha(), self.beta.astype(np.float32), np.float32(self.beta.sum()), self.topics,
             False,

@@ -15,10 +15,10 @@ from scirocco.counts.minibatches import Minibatch
 from scirocco.models.home import Home
 from scirocco.models.inputs import refuse_text
 from scirocco.models.lda.agreement import Agreement
-from scirocco.models.lda.choosing import IN_MEMORY, NATURAL, stream_sampler
+from scirocco.models.lda.assignments import Assignments, grown_topics, widened
 from scirocco.models.lda.engine import TOPICS
 from scirocco.models.lda.fitting import STREAM_BATCH, fit_topics, named_topics
-from scirocco.models.lda.growing import Assignments, grown_topics, widened
+from scirocco.models.lda.sampler_names import IN_MEMORY, NATURAL, stream_sampler
 from scirocco.models.lda.stream import StreamChain
 from scirocco.run.second_half import SecondHalf
 from scirocco.simplex import SCIR, SCIRCV, SGRLD

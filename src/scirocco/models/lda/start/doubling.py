@@ -26,9 +26,9 @@ from scipy.special import gammaln
 
 from scirocco.core.compiled import jit, over_blocks
 from scirocco.core.seeds import Purpose, stream_key
-from scirocco.counts.estimators import Kept
-from scirocco.models.lda import dense
-from scirocco.models.lda.aside import Aside
+from scirocco.counts.estimators import KeptCounts
+from scirocco.models.lda.held_out import HeldOut
+from scirocco.models.lda.kernels import sweeps_kept
 
 FIRST = 0.01  # of the documents, but FEWEST at the least
 FEWEST = 50
@@ -50,8 +50,8 @@ class Doubling:
     """
 
     def __init__(
-        self, kept: Kept, starts: np.ndarray, alpha: np.ndarray, beta: np.ndarray, *, seed: int, chain: int,
-        passes: float, threads: int | None, aside: Aside | None, begin: int | None = None,
+        self, kept: KeptCounts, starts: np.ndarray, alpha: np.ndarray, beta: np.ndarray, *, seed: int, chain: int,
+        passes: float, threads: int | None, aside: HeldOut | None, begin: int | None = None,
     ) -> None:  # fmt: skip
         self.kept, self.starts, self.threads, self.passes = kept, starts, threads, passes
         self.alpha, self.beta, self.beta_sum = alpha, beta.astype(np.float32), np.float32(beta.sum())
@@ -91,13 +91,13 @@ class Doubling:
         self.quarter = (self.quarter + 1) % QUARTERS
         self.sweeps += not self.quarter
 
-    def score(self, aside: Aside) -> float:
+    def score(self, aside: HeldOut) -> float:
         """How well the topics so far predict documents put aside."""
         kept, columns = self.kept, aside.columns
         phi = (kept.used[columns] + self.beta[columns, None]) / (kept.totals + self.beta_sum).astype(np.float32)
         return aside.score(phi, self.alpha[: kept.rows])
 
-    def outlook(self, aside: Aside) -> float:
+    def outlook(self, aside: HeldOut) -> float:
         """What the score may come to with all documents: gains by doubling fall as the last ones did."""
         score = self.score(aside)
         if len(self.levels) < 3:
@@ -194,7 +194,7 @@ class Doubling:
         self.work += tokens / max(1, int(self.starts[-1]))
 
         def run(block: int, low: int, high: int, table: np.ndarray, totals: np.ndarray) -> None:
-            dense.sweep_collapsed(
+            sweeps_kept.sweep_collapsed(
                 self.key, call, block, low, high, self.starts, kept.codes, kept.labels, table, totals, *common
             )  # fmt: skip
 
@@ -219,7 +219,7 @@ class Doubling:
         kept.table[:], kept.totals[:] = table, totals
 
 
-def joint_likelihood(kept: Kept, starts: np.ndarray, alpha: np.ndarray, beta: np.ndarray) -> float:
+def joint_likelihood(kept: KeptCounts, starts: np.ndarray, alpha: np.ndarray, beta: np.ndarray) -> float:
     """log p(words, assignments) of the first documents, up to what does not depend on the assignments."""
     used = np.flatnonzero(kept.used.any(axis=1))
     words = gammaln(kept.used[used] + beta[used, None]) - gammaln(beta[used, None].astype(np.float64))
