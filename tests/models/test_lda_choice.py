@@ -72,4 +72,4 @@ def test_short_documents_and_names(seed):
     choice = sc.choose_topics(table, [1, 2], max_seconds=0.3, random_state=seed)
     assert np.all(np.isfinite(choice.table["perplexity"]))
     assert choice.models[2].top_words(1)[0][0][0] in words
-    assert choice.models[2].max_iter == 100
+    assert choice.models[2].max_iter is None

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from scirocco.core.checks import positive_array, require_choice, require_count
-from scirocco.core.compiled import available_threads
 from scirocco.corpora.documents import Documents
 from scirocco.corpora.store import Corpus
+from scirocco.models.count_model import CountModel
 from scirocco.models.dp_mixture import storage
 from scirocco.models.dp_mixture.base_measure import WAYS
 from scirocco.models.dp_mixture.components import COMPONENTS, Component
@@ -39,7 +38,7 @@ PRIORS = ("dp", "mfm")
 SEVERAL_THREADS = 10**7  # entries from which "auto" takes the sampler that uses them
 
 
-class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
+class DirichletProcessMixture(Results, CountModel):
     """A Dirichlet process mixture of counts or of tables of categories.
 
     Parameters
@@ -66,8 +65,9 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
     start : where the search begins: "one" cluster, rows that join one by one ("sequential"), "random" clusters, or an
         array of labels.
     search : look for a good start; otherwise sampling begins right at ``start``.
-    max_iter : passes over the rows.
-    max_seconds : time budget of ``fit``, which then stops with what it has; None for none.
+    max_iter : passes over the rows, at most. None: as many as ``max_seconds`` allows, 300 if that is None too.
+    max_seconds : time budget of ``fit``, which then stops with what it has; None for none. If both budgets are given,
+        both bind.
     n_chains : independent chains.
     n_draws : draws to keep from each chain; None for 100, or as many as take 256 MB for very many rows.
     loss : of the point partition, "vi" (variation of information) or "binder".
@@ -84,6 +84,7 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
     trace_ : the run: draws, those of changing size in ``trace_.ragged``, statistics; not after ``load``.
     sampler_ : the sampler that ran: "auto" decided.
     n_iter_ : passes that were made.
+    ended_ : which budget ended the fit; ``summary`` says so too.
     seconds_ : time that ``fit`` took.
 
     >>> import numpy as np, scirocco as sc
@@ -94,6 +95,7 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
     (2, array([0, 1]))
     """
 
+    default_passes: ClassVar[int] = 300
     n_features_in_: int
     _stream: Stream | None
 
@@ -102,7 +104,7 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
         concentration: float | None = None, concentration_prior: tuple[float, float] = (1.0, 1.0),
         n_components_prior: str = "dp", sampler: Any = "auto", stick_sampler: Any = None, allocations: str = "auto",
         batch_size: int | None = None, split_merge: bool = True, start: Any = "one", search: bool = True,
-        max_iter: int = 300, max_seconds: float | None = None, n_chains: int = 1, n_draws: int | None = None,
+        max_iter: int | None = None, max_seconds: float | None = None, n_chains: int = 1, n_draws: int | None = None,
         loss: str = "vi", n_jobs: int | None = None, random_state: Any = None, verbose: bool = False,
     ) -> None:  # fmt: skip
         self.component = component
@@ -161,6 +163,7 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
         if not rows.tokens:
             raise ValueError("there is nothing in the rows: every count is 0, or every entry is missing")
         fit_mixture(self, rows, kind, home)
+        self.ended_ = self._ended(given=self.max_iter is not None)
         self._stream = None
         self.sampler_, self.rows_seen_ = kind if isinstance(kind, str) else type(kind).__name__, rows.size
         self.seconds_ = time.perf_counter() - began
@@ -197,7 +200,8 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
                 [[np.ascontiguousarray(stream.tables.counts[:, order].T)]], stream=True,
             )
         )  # fmt: skip
-        self.__dict__.pop("trace_", None)
+        for name in ("trace_", "ended_"):
+            self.__dict__.pop(name, None)
         self.sampler_, self.n_iter_ = "collapsed", 1.0
         self.seconds_ = (self.seconds_ if fitted else 0.0) + time.perf_counter() - began
         return self
@@ -260,22 +264,17 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
 
     def _settings(self, rows: Documents | None) -> None:
         """Check everything that ``__init__`` only stored; labels to start from only where there are ``rows``."""
-        for name in ("max_iter", "n_chains"):
-            require_count(name, getattr(self, name))
+        self._require_run()
         for name in ("batch_size", "n_draws"):
             if getattr(self, name) is not None:
                 require_count(name, getattr(self, name))
-        for name in ("concentration", "max_seconds"):
-            value = getattr(self, name)
-            if value is not None and positive_array(name, value).ndim:
-                raise ValueError(f"{name} must be one number; got an array")
+        if self.concentration is not None and positive_array("concentration", self.concentration).ndim:
+            raise ValueError("concentration must be one number; got an array")
         if positive_array("concentration_prior", self.concentration_prior).shape != (2,):
             raise ValueError(f"concentration_prior must be a shape and a rate; got {self.concentration_prior!r}")
         self._require_sampler()
         require_choice("n_components_prior", self.n_components_prior, PRIORS)
         require_choice("loss", self.loss, ("vi", "binder"))
-        if self.n_jobs not in (None, -1):
-            require_count("n_jobs", self.n_jobs)
         if isinstance(self.start, str):
             require_choice("start", self.start, STARTS)
         elif rows is not None:
@@ -316,14 +315,6 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
         for own in (self.sampler, self.stick_sampler):
             if isinstance(own, SCIRCV) and own.recentre_every is None:
                 raise ValueError("SCIRCV needs recentre_every in a mixture: the counts its centre stands for change")
-
-    @property
-    def _threads(self) -> int:
-        return available_threads() if self.n_jobs in (None, -1) else int(self.n_jobs)
-
-    def _fixed_seed(self) -> int:
-        """Asking twice gives the same answer."""
-        return int(self.random_state) if isinstance(self.random_state, int | np.integer) else 0
 
     def _partition_law(self, concentration: float) -> Any:
         return partition_law(self, concentration)
@@ -371,7 +362,7 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "posterior_")
         values = np.stack([self._found.number, self._found.concentration], axis=2)
         found = table_of(values, ["n_clusters", "concentration"])
-        return Summary(found.table, self.agreement_, found.note)
+        return Summary(found.table, self.agreement_, self._noted(found.note))
 
     # Keeping.
 

@@ -46,7 +46,7 @@ def fit_mixture(model: Any, rows: Documents, kind: Any, home: Home) -> None:
         draws = int(np.clip(DRAW_BYTES // size, FEWEST_DRAWS, MOST_DRAWS))
     engines = [
         MixtureEngine(
-            partial(make_chain, model, rows, kind, seed, number, threads), number, draws=draws, passes=model.max_iter,
+            partial(make_chain, model, rows, kind, seed, number, threads), number, draws=draws, passes=model._passes,
             rows=rows.size, features=rows.width, entries=rows.words.size, kept=keeps(model, kind),
         )
         for number in range(model.n_chains)
@@ -75,7 +75,7 @@ def make_chain(model: Any, rows: Documents, kind: Any, seed: int, number: int, t
     common: dict[str, Any] = {"seed": seed, "chain": number, "threads": threads}
     searched: dict[str, Any] = {
         "learn_base": model._base_way, "moves": model.split_merge, "start": given_start(model.start),
-        "search_passes": SEARCH_SHARE * model.max_iter / (1 + MOVING) if model.search else 0.0,
+        "search_passes": SEARCH_SHARE * model._passes / (1 + MOVING) if model.search else 0.0,
     }  # fmt: skip
     if isinstance(kind, str) and kind in IN_MEMORY:
         return IN_MEMORY[kind](

@@ -12,13 +12,13 @@ from scirocco.models.dp_mixture.components import Categorical, Encoding
 from scirocco.models.dp_mixture.results import Found
 
 ARRAYS = ("labels", "number", "concentration", "base")
-FACTS = ("n_iter_", "seconds_", "sampler_", "n_features_in_", "rows_seen_")
+FACTS = ("n_iter_", "ended_", "seconds_", "sampler_", "n_features_in_", "rows_seen_")
 
 
 def write(model: Any, path: Path) -> None:
     """Write a model."""
     found, encoding = model._found, model.encoding_
-    facts = {name: getattr(model, name) for name in FACTS}
+    facts = {name: getattr(model, name) for name in FACTS if hasattr(model, name)}
     facts |= {"names": encoding.names, "categories": encoding.categories, "kept": found.kept, "stream": found.stream}
     if hasattr(model, "feature_names_in_"):
         facts["feature_names"] = [str(name) for name in model.feature_names_in_]
@@ -38,7 +38,8 @@ def read(kind: Any, path: Path) -> Any:
 
 def _restore(model: Any, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     for name in FACTS:
-        setattr(model, name, meta[name])
+        if name in meta:
+            setattr(model, name, meta[name])
     if "feature_names" in meta:
         model.feature_names_in_ = np.array(meta["feature_names"], dtype=object)
     component = model._component

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from scirocco.core.checks import positive_array, real_array, require_choice, require_count
-from scirocco.core.compiled import available_threads
 from scirocco.corpora.documents import Documents
 from scirocco.corpora.store import Corpus
 from scirocco.counts.estimators import chosen_estimator
+from scirocco.models.count_model import CountModel
 from scirocco.models.home import Home
 from scirocco.models.inputs import COUNTS, names_of, refuse_text
 from scirocco.models.lda import evaluation, storage
@@ -42,7 +42,7 @@ QUICK = 10**6  # weights, so few that a record at each call costs little
 WordInterval = tuple[Any, float, float, float]
 
 
-class LDA(Growing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class LDA(Growing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, CountModel):  # type: ignore[misc]
     """Latent Dirichlet allocation on counts of words, documents x words.
 
     Parameters
@@ -57,8 +57,9 @@ class LDA(Growing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         or more "gibbs", and "scir" if memory does not allow them.
     estimator : how a sampler on natural parameters estimates counts: "plain", "control_variate" or "saga".
     batch_size : documents of a minibatch; chosen by the sampler if None.
-    max_iter : passes over the documents.
-    max_seconds : time budget of ``fit``, which then stops with what it has; None for none.
+    max_iter : passes over the documents, at most. None: as many as ``max_seconds`` allows, 100 if that is None too.
+    max_seconds : time budget of ``fit``, which then stops with what it has; None for none. If both budgets are given,
+        both bind.
     n_chains : independent chains, aligned to each other.
     n_draws : draws of the topics to keep from each chain.
     sweeps, skip_sweeps : Gibbs sweeps on each document of a stream, and how many of the first are not counted.
@@ -81,6 +82,7 @@ class LDA(Growing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         posterior, (topic, word): what the noise of minibatches adds. None for the others; exact ones have 1.
     sampler_ : the sampler that ran: "auto" decided.
     n_iter_ : passes that were made.
+    ended_ : which budget ended the fit; ``summary`` says so too.
     seconds_ : time that ``fit`` took.
 
     >>> import numpy as np, scirocco as sc
@@ -90,9 +92,11 @@ class LDA(Growing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     ((3, 40), (60, 3))
     """
 
+    default_passes: ClassVar[int] = 100
+
     def __init__(
         self, n_topics: int = 50, *, alpha: Any = 0.1, beta: Any = 0.05, sampler: Any = "auto",
-        estimator: str = "plain", batch_size: int | None = None, max_iter: int = 100,
+        estimator: str = "plain", batch_size: int | None = None, max_iter: int | None = None,
         max_seconds: float | None = None, n_chains: int = 1, n_draws: int = 20, sweeps: int = 10, skip_sweeps: int = 3,
         search_passes: float | None = None, learn_alpha: bool = False, learn_beta: bool = False,
         total_documents: int | None = None, n_jobs: int | None = None, random_state: Any = None, verbose: bool = False,
@@ -151,7 +155,8 @@ class LDA(Growing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         if (self.learn_alpha or self.learn_beta) and not (isinstance(kind, str) and kind in IN_MEMORY):
             raise ValueError("learn_alpha and learn_beta need kept assignments: take sampler='gibbs' or 'collapsed'")
         self.word_counts_ = documents.word_counts()
-        fit_topics(self, documents, kind, alpha, beta, home, passes=self.max_iter, seconds=self.max_seconds)
+        fit_topics(self, documents, kind, alpha, beta, home, passes=self._passes, seconds=self.max_seconds)
+        self.ended_ = self._ended(given=self.max_iter is not None)
         self.sampler_ = kind if isinstance(kind, str) else type(kind).__name__
         self.documents_seen_ = documents.size
         self.seconds_ = time.perf_counter() - began
@@ -198,7 +203,8 @@ class LDA(Growing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def _settings(self, vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
         """Check everything that ``__init__`` only stored; the priors as vectors."""
-        for name in ("n_topics", "max_iter", "n_chains", "n_draws", "sweeps"):
+        self._require_run()
+        for name in ("n_topics", "n_draws", "sweeps"):
             require_count(name, getattr(self, name))
         require_count("skip_sweeps", self.skip_sweeps, least=0)
         if self.skip_sweeps >= self.sweeps:
@@ -206,13 +212,9 @@ class LDA(Growing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         for name in ("batch_size", "total_documents"):
             if getattr(self, name) is not None:
                 require_count(name, getattr(self, name))
-        if self.max_seconds is not None:
-            positive_array("max_seconds", self.max_seconds)
         self._require_sampler()
         if self.search_passes is not None:
             real_array("search_passes", self.search_passes, least=0.0)
-        if self.n_jobs not in (None, -1):
-            require_count("n_jobs", self.n_jobs)
         alpha, beta = positive_array("alpha", self.alpha), positive_array("beta", self.beta)
         for name, value, size in (("alpha", alpha, self.n_topics), ("beta", beta, vocabulary)):
             if value.shape not in ((), (size,)):
@@ -233,10 +235,6 @@ class LDA(Growing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         chosen_estimator(self.estimator, SCIR(0.1) if in_memory else stream_sampler(self.sampler, warm=True))
         if isinstance(self.sampler, str) and self.sampler == "sgld_cv" and self.estimator == "saga":
             raise ValueError("sampler='sgld_cv' has its own estimator: take sampler='sgld' with estimator='saga'")
-
-    @property
-    def _threads(self) -> int:
-        return available_threads() if self.n_jobs in (None, -1) else int(self.n_jobs)
 
     # Using.
 
@@ -301,10 +299,6 @@ class LDA(Growing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         require_count("n", n)
         found = self._draws(n, one_order=True)
         return found[np.arange(n) % len(found)]
-
-    def _fixed_seed(self) -> int:
-        """Transforming twice gives the same answer."""
-        return int(self.random_state) if isinstance(self.random_state, int | np.integer) else 0
 
     def perplexity(self, X: Any, *, method: str = "completion", held_out: float = 0.1, max_draws: int = 10) -> float:
         """Held-out perplexity of documents: lower is better; ``unigram_perplexity`` belongs beside it.
@@ -395,7 +389,7 @@ class LDA(Growing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             labels = [f"topic {k}: {w if names is None else names[w]}" for w in row]
             found = table_of(values[own, :, k][..., row].astype(np.float64), labels)
             tables.append(found.table.assign(chains=int(own.sum())))
-        return Summary(pd.concat(tables), self.agreement_, found.note)
+        return Summary(pd.concat(tables), self.agreement_, self._noted(found.note))
 
     # Keeping.
 

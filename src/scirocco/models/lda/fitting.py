@@ -27,6 +27,7 @@ from scirocco.run.trace import Trace
 
 WARM_TOKENS = 3e7  # after which the search for good topics has little left to find
 STREAM_BATCH = 500  # documents
+RECORDS = 4  # for each draw that is kept, at the least
 NOISY = 1.5  # sds inflated by more than this are worth a warning
 
 
@@ -65,15 +66,16 @@ def make_chain(
 ) -> Any:  # fmt: skip
     """The sampler of one chain at its start."""
     in_memory = isinstance(kind, str) and kind in IN_MEMORY
-    wanted = SEARCH_SHARE * model.max_iter if in_memory else min(WARM_TOKENS / documents.tokens, 10)
+    allowed = model._passes
+    wanted = SEARCH_SHARE * allowed if in_memory else min(WARM_TOKENS / documents.tokens, 10)
     wanted = wanted if model.search_passes is None else float(model.search_passes)
-    search_passes = min(wanted, model.max_iter / 2)
+    search_passes = min(wanted, allowed / 2)
     if in_memory:
         make = KeptGibbs if kind == "gibbs" else CollapsedGibbs
         return make(
             documents, alpha, beta, seed=seed, chain=number, search_passes=search_passes, batch_size=model.batch_size,
             threads=threads, learn=("alpha",) * bool(model.learn_alpha) + ("beta",) * bool(model.learn_beta),
-            record_most=model.max_iter / (4 * model.n_draws), assigned=assigned,
+            passes=allowed, records=RECORDS * model.n_draws, assigned=assigned,
         )  # fmt: skip
     estimator = "control_variate" if isinstance(kind, str) and kind == "sgld_cv" else model.estimator
     sampler = stream_sampler(kind, warm=search_passes > 0)

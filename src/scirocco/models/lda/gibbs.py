@@ -38,8 +38,8 @@ class KeptGibbs:
 
     def __init__(
         self, documents: Documents, alpha: np.ndarray, beta: np.ndarray, *, seed: int, chain: int, search_passes: float,
-        batch_size: int | None, threads: int | None, learn: tuple[str, ...] = (), record_most: float = 1.0,
-        assigned: np.ndarray | None = None,
+        batch_size: int | None, threads: int | None, learn: tuple[str, ...] = (), passes: float = 1.0,
+        records: int = 1, assigned: np.ndarray | None = None,
     ) -> None:  # fmt: skip
         self.threads, self.learn = threads, learn
         self.alpha, self.beta = alpha.astype(np.float32), beta
@@ -75,9 +75,9 @@ class KeptGibbs:
         self.borders[0], self.borders[-1] = 0, documents.size
         self.position = 0
         self.sampled = 0.0  # passes of the sampler itself
-        # Passes from record to record: each goes through all words and topics, and may take a tenth of the time.
-        costly = RECORD_COST * self.kept.used.size / max(1, self.tokens)
-        self.record_every = max(1.0, min(costly, record_most))
+        # Passes whose time is ten times that of a record, which goes through all words and topics.
+        self._record_cost = RECORD_COST * self.kept.used.size / max(1, self.tokens)
+        self._allowed, self._records = passes, records
         self._columns: dict[int, np.ndarray] = {}
 
     def _padded_alpha(self) -> np.ndarray:
@@ -97,6 +97,15 @@ class KeptGibbs:
     def passes(self) -> float:
         """Sweeps over all documents, those of the search too."""
         return self.search.work + self.sampled
+
+    @property
+    def record_every(self) -> float:
+        """Passes from record to record: each may take a tenth of the time, but as many are made as are wanted.
+
+        Without a number of passes, that many are wanted of those made so far, however many that will be.
+        """
+        passes = self._allowed if np.isfinite(self._allowed) else self.sampled
+        return max(1.0, min(self._record_cost, passes / self._records))
 
     def _call(self) -> int:
         self.calls += 1

@@ -14,7 +14,7 @@ from scirocco.models.lda.engine import TOPICS
 from scirocco.models.lda.fitting import named_topics
 
 ARRAYS = ("components_", "alpha_", "beta_", "word_counts_")
-FACTS = ("updates_", "n_iter_", "seconds_", "sampler_", "documents_seen_")
+FACTS = ("updates_", "n_iter_", "ended_", "seconds_", "sampler_", "documents_seen_")
 NAMES = ("feature_names_in_", "vocabulary_")
 
 

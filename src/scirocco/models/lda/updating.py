@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from scirocco.core.checks import positive_array, require_count
 from scirocco.core.seeds import Purpose, generator
 from scirocco.corpora.documents import Documents
 from scirocco.counts.minibatches import Minibatch
+from scirocco.models.count_model import passes_allowed, require_budgets
 from scirocco.models.home import Home
 from scirocco.models.inputs import refuse_text
 from scirocco.models.lda.agreement import Agreement
@@ -24,6 +24,7 @@ from scirocco.run.second_half import SecondHalf
 from scirocco.simplex import SCIR, SCIRCV, SGRLD
 
 RECORD_STEPS = 10  # calls of partial_fit from record to record
+UPDATE_PASSES = 20  # of ``update``, if no budget is given
 QUICK = 10**6  # weights, so few that a record at each call costs little
 
 
@@ -63,25 +64,24 @@ class Growing:
         @property
         def _threads(self) -> int: ...
         def _documents(self, X: Any, *, reset: bool) -> Documents: ...
+        def _ended(self, *, given: bool) -> str: ...
         def _settings(self, vocabulary: int) -> tuple[np.ndarray, np.ndarray]: ...
         def _names(self, vocabulary: Any) -> Any: ...
         def _draws(self, most: int, *, one_order: bool = False) -> np.ndarray: ...
 
     def update(
-        self, X: Any, *, vocabulary: Any = None, max_iter: int = 20, max_seconds: float | None = None
+        self, X: Any, *, vocabulary: Any = None, max_iter: int | None = None, max_seconds: float | None = None
     ) -> Self:  # fmt: skip
         """Add documents to a fitted model; its topics keep their numbers, and ``moved_`` says how far each moved.
 
         ``vocabulary`` names the columns of ``X`` if the model knows its words by name: they may come in any order, and
         new words join with their prior. Without names the columns are those of the model, and further ones are new.
         Where assignments are kept ("gibbs", "collapsed"), the new documents are assigned given the old, and all chains
-        go on over all documents for ``max_iter`` passes or ``max_seconds``. Otherwise they are a stream's next
-        minibatches.
+        go on over all documents for ``max_iter`` passes or ``max_seconds``, 20 passes if neither is given. Otherwise
+        they are a stream's next minibatches.
         """
         check_is_fitted(self)
-        require_count("max_iter", max_iter)
-        if max_seconds is not None:
-            positive_array("max_seconds", max_seconds)
+        require_budgets(max_iter, max_seconds)
         if len(self.components_) != self.n_topics:
             raise ValueError(f"n_topics is {self.n_topics}, but the model was fitted with {len(self.components_)}")
         refuse_text(X)
@@ -96,7 +96,7 @@ class Growing:
             raise
 
     def _update(
-        self, X: Any, vocabulary: Any, kept: Assignments | None, max_iter: int, max_seconds: float | None
+        self, X: Any, vocabulary: Any, kept: Assignments | None, max_iter: int | None, max_seconds: float | None
     ) -> Self:  # fmt: skip
         began = time.perf_counter()
         matrix, names, new = widened(X, vocabulary, self._names(None), self.components_.shape[1])
@@ -117,9 +117,11 @@ class Growing:
             self._name(names, documents.width)
             self.word_counts_ = whole.word_counts()
             fit_topics(
-                self, whole, self.sampler_, alpha, beta, Home(), passes=max_iter, seconds=max_seconds,
-                assigned=assigned, seed=self._next_seed(),
+                self, whole, self.sampler_, alpha, beta, Home(),
+                passes=passes_allowed(max_iter, max_seconds, UPDATE_PASSES), seconds=max_seconds, assigned=assigned,
+                seed=self._next_seed(),
             )  # fmt: skip
+            self.ended_ = self._ended(given=max_iter is not None)
             self.documents_seen_ = whole.size
             self._stream = None
         self.moved_ = np.abs(self.components_ - before).sum(axis=1) / 2
@@ -201,7 +203,8 @@ class Growing:
         if fresh:
             self._begin_stream(documents.width, alpha, beta)
         self._assigned = None  # of documents that are no longer all
-        self.__dict__.pop("trace_", None)
+        for name in ("trace_", "ended_"):
+            self.__dict__.pop(name, None)
         stream = self._stream
         assert stream is not None
         same = np.array_equal(stream.alpha, alpha.astype(np.float32))
