@@ -43,7 +43,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 import scirocco as sc
 from scirocco.corpora.documents import Documents
 from scirocco.models.dp_mixture.components import Multinomial
-from scirocco.models.dp_mixture.partition_laws import DirichletProcess
+from scirocco.models.dp_mixture.partition import DirichletProcess
 from scirocco.models.dp_mixture.predictive import Snapshot, log_predictive
 from scirocco.models.dp_mixture.slice_sampler import SliceSampler
 from scirocco.simplex import Exact

@@ -22,14 +22,14 @@ MODELS = {
 
 
 @pytest.fixture
-def ticking(monkeypatch):
+def second_by_second(monkeypatch):
     """A clock that goes on by a second whenever it is read."""
     seconds = itertools.count()
     monkeypatch.setattr(clock, "time", SimpleNamespace(perf_counter=lambda: float(next(seconds))))
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_budget_of_seconds_is_used(ticking, name):
+def test_a_budget_of_seconds_is_used(second_by_second, name):
     make, default = MODELS[name]
     model = make(max_seconds=3000.0).fit(COUNTS)
     assert model.n_iter_ > 1.2 * default
@@ -39,7 +39,7 @@ def test_a_budget_of_seconds_is_used(ticking, name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_passes_bind_too(ticking, name):
+def test_passes_bind_too(second_by_second, name):
     make, default = MODELS[name]
     model = make(max_seconds=1e9, max_iter=50).fit(COUNTS)
     assert model.n_iter_ == pytest.approx(50, abs=2)
@@ -59,7 +59,7 @@ def test_without_a_budget_there_is_a_default(name, tmp_path):
     assert type(model).load(tmp_path / "model").ended_ == model.ended_
 
 
-def test_few_passes_in_the_time_still_give_draws(ticking):
+def test_few_passes_in_the_time_still_give_draws(second_by_second):
     wide = np.zeros((60, 3000), int)
     wide[:, :30] = COUNTS
     model = sc.LDA(3, sampler="collapsed", search_passes=0, max_seconds=60.0, n_jobs=1, random_state=0, n_draws=5)
@@ -68,7 +68,7 @@ def test_few_passes_in_the_time_still_give_draws(ticking):
     assert model.posterior_.sizes["draw"] == 5
 
 
-def test_update_has_budgets_of_its_own(ticking):
+def test_update_has_budgets_of_its_own(second_by_second):
     model = sc.LDA(3, max_iter=10, n_jobs=1, random_state=0).fit(COUNTS)
     assert "the default number" in model.update(COUNTS[:10]).ended_
     assert model.n_iter_ == pytest.approx(20, abs=2)

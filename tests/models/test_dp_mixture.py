@@ -13,7 +13,7 @@ import scirocco as sc
 from scirocco.corpora.documents import Documents
 from scirocco.models.dp_mixture import Multinomial, Poisson
 from scirocco.models.dp_mixture.gibbs import Collapsed
-from scirocco.models.dp_mixture.partition_laws import DirichletProcess
+from scirocco.models.dp_mixture.partition import DirichletProcess
 from scirocco.models.dp_mixture.predictive import Snapshot
 from scirocco.run import runner
 

@@ -12,7 +12,7 @@ from scirocco.corpora.documents import Documents
 from scirocco.models.dp_mixture.components import Bernoulli, Categorical, Multinomial, Poisson
 from scirocco.models.dp_mixture.density import Tables, log_scores
 from scirocco.models.dp_mixture.gibbs import Blocked, Collapsed
-from scirocco.models.dp_mixture.partition_laws import DirichletProcess, FiniteMixtures
+from scirocco.models.dp_mixture.partition import DirichletProcess, FiniteMixtures
 from scirocco.models.dp_mixture.slice_sampler import SliceSampler
 from scirocco.simplex import SCIR, SCIRCV, SGRLD
 

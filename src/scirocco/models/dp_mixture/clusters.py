@@ -6,7 +6,7 @@ import numpy as np
 
 from scirocco.corpora.documents import Documents
 from scirocco.models.dp_mixture.density import Law, Tables, count_rows, entries_of, log_marginals
-from scirocco.models.dp_mixture.partition_laws import PartitionLaw
+from scirocco.models.dp_mixture.partition import PartitionLaw
 
 FIRST_SLOTS = 16
 

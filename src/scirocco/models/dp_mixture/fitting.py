@@ -13,7 +13,7 @@ from scirocco.core.seeds import Purpose, generator
 from scirocco.corpora.documents import Documents
 from scirocco.models.dp_mixture.engine import BASE, CONCENTRATION, COUNTS, LABELS, NUMBER, SIZES, MixtureEngine
 from scirocco.models.dp_mixture.gibbs import Blocked, Collapsed
-from scirocco.models.dp_mixture.partition_laws import DirichletProcess, FiniteMixtures, PartitionLaw
+from scirocco.models.dp_mixture.partition import DirichletProcess, FiniteMixtures, PartitionLaw
 from scirocco.models.dp_mixture.results import Found
 from scirocco.models.dp_mixture.search import MOVING, RANDOM_CLUSTERS
 from scirocco.models.dp_mixture.slice_sampler import SliceSampler

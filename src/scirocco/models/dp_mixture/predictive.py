@@ -9,7 +9,7 @@ import numpy as np
 
 from scirocco.corpora.documents import Documents
 from scirocco.models.dp_mixture.density import Law, Tables, log_scores
-from scirocco.models.dp_mixture.partition_laws import PartitionLaw
+from scirocco.models.dp_mixture.partition import PartitionLaw
 
 CERTAIN = 1e280  # counts of a component that is given: its base measure and the row itself change nothing
 

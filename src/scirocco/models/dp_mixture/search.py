@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scirocco.core.seeds import Purpose, generator
+from scirocco.counts.packing import Arrays, packed, unpack_into
 from scirocco.models.dp_mixture.predictive import Snapshot, log_predictive
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ FAILURES = 4  # splits of all rows that did not pay, in a row, end it
 CLEAR = 1.0  # standard errors that a better prediction must be better by
 ROUND, MOVING = 3.0, 0.5  # passes that a round of moves takes the time of; all of them, over those of the search before
 QUIET = 10, 2  # moves without success after which no more are tried: so many, and for each cluster
+
+NUMBERS = (
+    "work", "passes", "level", "_left", "_failed", "_quiet", "done", "_began", "_trying", "_moving", "_hurry",
+)  # fmt: skip
 
 
 class Search:
@@ -198,15 +203,11 @@ class Search:
         self._join(0, self.chain.size)
         self.level, self.done = self.chain.size, True
 
-    def pack(self) -> dict[str, np.ndarray]:
+    def pack(self) -> Arrays:
         """Where the search is."""
-        flags = [self.done, self._began, self._trying, self._moving, self._hurry]
-        facts = np.array([self.work, self.passes, self.level, self._left, self._failed, self._quiet, *flags])
-        return {"facts": facts, "before": self._before, "scores": self._scores, "new": self._new}
+        return packed(self, NUMBERS) | {"before": self._before, "scores": self._scores, "new": self._new}
 
-    def unpack(self, arrays: dict[str, np.ndarray]) -> None:
+    def unpack(self, arrays: Arrays) -> None:
         """The inverse of ``pack``."""
-        self.work, self.passes = (float(x) for x in arrays["facts"][:2])
-        self.level, self._left, self._failed, self._quiet = (int(n) for n in arrays["facts"][2:6])
-        self.done, self._began, self._trying, self._moving, self._hurry = map(bool, arrays["facts"][6:])
+        unpack_into(self, NUMBERS, arrays)
         self._before, self._scores, self._new = (arrays[name] for name in ("before", "scores", "new"))

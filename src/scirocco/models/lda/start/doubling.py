@@ -27,6 +27,7 @@ from scipy.special import gammaln
 from scirocco.core.compiled import jit, over_blocks
 from scirocco.core.seeds import Purpose, stream_key
 from scirocco.counts.estimators import KeptCounts
+from scirocco.counts.packing import Arrays, packed, unpack_into
 from scirocco.models.lda.held_out import HeldOut
 from scirocco.models.lda.kernels import sweeps_kept
 
@@ -39,6 +40,9 @@ SLOWEST = 0.8  # ratio of two gains by doubling that is believed
 STARTS = 6  # of the first stage, as far as a quarter of the work allows
 BLOCKS, QUARTERS = 8, 4
 PARALLEL = 4  # tokens of a block for each cell of the table that must be copied for it
+NUMBERS = (
+    "have", "goal", "calls", "quarter", "sweeps", "work", "passes", "gain", "starts_made", "likely",
+)  # fmt: skip
 
 
 class Doubling:
@@ -129,18 +133,15 @@ class Doubling:
             if self._enough():
                 self._grow()
 
-    def pack(self) -> dict[str, np.ndarray]:
+    def pack(self) -> Arrays:
         """The place in the search; assignments are packed by whoever owns them."""
-        place = [self.have, self.goal, self.calls, self.quarter, self.sweeps, self.work, self.passes]
-        more = [self.gain, self.starts_made, self.likely]
         lists = {"scores": np.array(self.scores), "levels": np.array(self.levels)}
-        return {"place": np.array([*place, *more]), "chosen": self.chosen} | lists
+        return packed(self, NUMBERS) | {"chosen": self.chosen} | lists
 
-    def unpack(self, arrays: dict[str, np.ndarray]) -> None:
+    def unpack(self, arrays: Arrays) -> None:
         """The inverse of ``pack``."""
-        *numbers, self.work, self.passes, self.gain, made, self.likely = map(float, arrays["place"])
-        self.starts_made, self.chosen = int(made), arrays["chosen"].copy()
-        self.have, self.goal, self.calls, self.quarter, self.sweeps = map(int, numbers)
+        unpack_into(self, NUMBERS, arrays)
+        self.chosen = arrays["chosen"].copy()
         self.scores, self.levels = arrays["scores"].tolist(), arrays["levels"].tolist()
 
     def _enough(self) -> bool:

@@ -17,6 +17,7 @@ from scirocco.core.compiled import over_blocks
 from scirocco.core.seeds import Purpose, generator
 from scirocco.corpora.documents import Documents
 from scirocco.counts.estimators import RunningCounts
+from scirocco.counts.packing import Arrays, packed, unpack_into
 from scirocco.models.lda.held_out import HeldOut
 from scirocco.models.lda.kernels import sweeps_stream
 from scirocco.models.lda.time_limited import TimeLimited
@@ -31,6 +32,7 @@ PIECES = 4  # of a minibatch, shared out to threads
 LOOKS = 8  # at documents put aside, before it may end
 FIRST_LOOK, SPACING = 10, 1.25  # steps
 SMALL = 0.01  # of the gain by all steps: a gain from look to look that is not worth more
+NUMBERS = ("steps", "work", "passes")  # that change
 
 
 class StochasticEM(TimeLimited):
@@ -79,15 +81,15 @@ class StochasticEM(TimeLimited):
         """Do with what there is."""
         self.passes = min(self.passes, self.work)
 
-    def pack(self) -> dict[str, np.ndarray]:
+    def pack(self) -> Arrays:
         """Everything, as arrays."""
-        return self.counts.pack() | {"facts": np.array([self.steps, self.work, self.passes]), "scores": self.scores}
+        return self.counts.pack() | packed(self, NUMBERS) | {"scores": self.scores}
 
-    def unpack(self, arrays: dict[str, np.ndarray]) -> None:
+    def unpack(self, arrays: Arrays) -> None:
         """The inverse of ``pack``."""
         self.counts = RunningCounts.over(arrays)
-        steps, self.work, self.passes = map(float, arrays["facts"])
-        self.steps, self.scores = int(steps), arrays["scores"]
+        unpack_into(self, NUMBERS, arrays)
+        self.scores = arrays["scores"]
 
     def _move(self, batch: Documents) -> None:
         columns, places = sweeps_stream.touched(batch.words, self._lookup)

@@ -25,6 +25,7 @@ import numpy as np
 
 from scirocco.corpora.documents import Documents
 from scirocco.counts.estimators import KeptCounts
+from scirocco.counts.packing import Arrays, nested, packed, unpack_into
 from scirocco.models.lda.held_out import HeldOut, held_out_size
 from scirocco.models.lda.start.doubling import Doubling, joint_likelihood
 from scirocco.models.lda.start.em import TOKENS, StochasticEM
@@ -37,6 +38,7 @@ FEWEST = 64  # minibatches of EM, without which its topics are worse than none: 
 RACED, SHARE = 1 / 4, 1 / 2  # of the search, after which the race and EM are over
 ENOUGH = 32  # sweeps that must be left for doubling after EM, which takes about half of them
 SETTLE = 8  # sweeps before two starts are compared
+NUMBERS = ("phase", "passes", "spent", "likely", "read", "raced")  # that change
 
 
 class Phase(IntEnum):
@@ -240,17 +242,15 @@ class Race(TimeLimited):
         if self.doubling.done:
             self.phase = Phase.DONE
 
-    def pack(self) -> dict[str, np.ndarray]:
+    def pack(self) -> Arrays:
         """The place in the search; assignments are packed by whoever owns them."""
-        place = np.array([self.phase, self.passes, self.spent, self.likely, self.read, self.raced])
-        parts = {"doubling": self.doubling.pack()} | ({"em": self.em.pack()} if self.em else {})
-        inner = {f"{kind}/{name}": array for kind, kept in parts.items() for name, array in kept.items()}
-        return {"place": place, "chosen": self.chosen} | inner
+        inner = {"doubling": self.doubling.pack()} | ({"em": self.em.pack()} if self.em else {})
+        return packed(self, NUMBERS) | {"chosen": self.chosen} | nested(**inner)
 
-    def unpack(self, arrays: dict[str, np.ndarray]) -> None:
+    def unpack(self, arrays: Arrays) -> None:
         """The inverse of ``pack``, once the assignments are there: they are counted again."""
-        phase, self.passes, self.spent, self.likely, read, raced = map(float, arrays["place"])
-        self.phase, self.read, self.raced = Phase(int(phase)), int(read), bool(raced)
+        unpack_into(self, NUMBERS, arrays)
+        self.phase = Phase(self.phase)
         self.chosen = arrays["chosen"].copy()
         self.doubling.unpack(part(arrays, "doubling"))
         self.kept.clear()
