@@ -246,7 +246,7 @@ def test_a_stated_length_is_kept(planted):
     for _ in range(4):
         for first in range(0, 320, 64):
             model.partial_fit(planted[2][first : first + 64])
-    assert model._stream.weights.totals.sum() == pytest.approx(planted[2].sum(), rel=0.05)
+    assert model._stream.chain.weights.totals.sum() == pytest.approx(planted[2].sum(), rel=0.05)
     assert model.n_iter_ == 4
 
 
@@ -266,7 +266,7 @@ def test_a_centre_is_renewed_in_a_stream(planted):
     centres = []
     for start in range(0, 240, 40):
         model.partial_fit(planted[2][start : start + 40])
-        centres.append(model._stream.memory["centre"].copy())
+        centres.append(model._stream.chain.memory["centre"].copy())
     assert np.array_equal(centres[0], centres[1])
     assert not np.array_equal(centres[1], centres[2])
 

@@ -262,7 +262,7 @@ def test_empty_minibatches_count():
     for step in range(2000):
         chains.partial_fit(counts[[rng.integers(200)]])
         if step > 400:
-            totals.append(chains._stream.weights.totals.sum())
+            totals.append(chains._stream.chain.weights.totals.sum())
     assert np.mean(totals) == pytest.approx(counts.sum() + 0.6, rel=0.1)
 
 

@@ -35,7 +35,7 @@ from scirocco.models.dp_mixture.clusters import Clusters
 from scirocco.models.dp_mixture.density import ROWS, Law
 from scirocco.models.dp_mixture.engine import MixtureChain
 from scirocco.models.dp_mixture.partition import FiniteMixtures, PartitionLaw
-from scirocco.models.dp_mixture.search import Search
+from scirocco.models.dp_mixture.search import Search, Start
 from scirocco.models.dp_mixture.split_merge import MERGED, SPLIT, split_merge
 from scirocco.simplex.exact import draw_gammas
 
@@ -57,7 +57,7 @@ class Collapsed(PassChain, MixtureChain):
     def __init__(
         self, rows: Documents, law: Law, counted: np.ndarray, partition: PartitionLaw, *, seed: int, chain: int,
         learn_base: str | None = None, batch_size: int | None = None, moves: bool = True, threads: int | None = None,
-        start: Any = "one", search_passes: float = 0.0,
+        start: str | np.ndarray | Start = "one", search_passes: float = 0.0,
     ) -> None:  # fmt: skip
         super().__init__()
         self.partition, self.counted, self.given_law, self.learn_base = partition, counted, law, learn_base
@@ -71,7 +71,7 @@ class Collapsed(PassChain, MixtureChain):
         self.tally, self.move_number = np.zeros(4, np.int64), 0
         pieces = self._pieces() if batch_size is None else max(1, round(rows.size / batch_size))
         self.borders = np.unique(np.linspace(0, rows.size, pieces + 1).astype(np.int64))
-        self.search = Search(self, start if isinstance(start, str) else start[self.order], passes=search_passes)
+        self.search = Search(self, Start.of(start).taken(self.order), passes=search_passes)
 
     def _pieces(self) -> int:
         """Minibatches in a pass."""
