@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from scirocco.core.checks import positive_array, require_choice, require_count
 from scirocco.core.compiled import available_threads
 from scirocco.models import storage
-from scirocco.models.home import Home
+from scirocco.models.fit_location import FitLocation
 from scirocco.run.trace import Trace
 
 AUTO = "auto"
@@ -99,16 +99,16 @@ class CountModel(BaseEstimator):  # type: ignore[misc]
         With a ``path`` draws and checkpoints go to that folder, and ``scirocco.resume(path, X)`` goes on with a fit
         that was interrupted or killed, bit for bit.
         """
-        return self._fit(X, y, Home.of(path))
+        return self._fit(X, y, FitLocation.of(path))
 
-    def _fit(self, X: Any, y: Any, home: Home) -> Self:
+    def _fit(self, X: Any, y: Any, location: FitLocation) -> Self:
         del y
         began = time.perf_counter()
         choice = SamplerChoice.of(self.sampler)
-        if choice.name == AUTO and home.meta is not None:
-            choice = SamplerChoice(home.meta["sampler"])  # it was decided when the run began
+        if choice.name == AUTO and location.sampler is not None:
+            choice = SamplerChoice(location.sampler)  # it was decided when the run began
         data, choice = self._read(X, choice)
-        self._run(data, choice, home)
+        self._run(data, choice, location)
         self.sampler_, self.ended_ = choice.name, self._ended(given=self.max_iter is not None)
         self.seconds_ = time.perf_counter() - began
         return self
@@ -118,7 +118,7 @@ class CountModel(BaseEstimator):  # type: ignore[misc]
         """Data as the chains take them, and the sampler, "auto" being decided."""
 
     @abstractmethod
-    def _run(self, data: Any, choice: SamplerChoice, home: Home) -> None:
+    def _run(self, data: Any, choice: SamplerChoice, location: FitLocation) -> None:
         """Run the chains and set the fitted attributes."""
 
     def _forget(self, *names: str) -> None:
@@ -157,13 +157,12 @@ class CountModel(BaseEstimator):  # type: ignore[misc]
 
     def _ended(self, *, given: bool) -> str:
         """Which budget ended the run of ``trace_``; ``given`` says whether the number of passes was."""
-        made = f"{self.n_iter_:.4g} passes"
         stopped = self.trace_.stopped
         if stopped is None:
             why = "max_iter" if given else "the default number, since no budget is given"
         else:
-            why = "max_seconds was used up" if stopped.startswith("the time budget") else stopped
-        return f"the fit ended after {made}: {why}"
+            why = "max_seconds was used up" if stopped.kind == "budget" else stopped.text
+        return f"the fit ended after {self.n_iter_:.4g} passes: {why}"
 
     def _noted(self, note: str) -> str:
         """A note of ``summary`` and how the fit ended, if that is known."""

@@ -18,13 +18,14 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 from sklearn.base import DensityMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from scirocco.core.checks import require_count
 from scirocco.core.program import Given
 from scirocco.core.types import Array, Params
 from scirocco.models.base import GradientModel, require_positive_setting
-from scirocco.models.home import Home
+from scirocco.models.fit_location import FitLocation
+from scirocco.models.inputs import validate_data
 from scirocco.samplers import UnderdampedLangevin
 from scirocco.target import Target
 
@@ -86,9 +87,9 @@ class GaussianMixture(DensityMixin, GradientModel):  # type: ignore[misc]
 
         With a ``path`` draws and checkpoints go to that folder, for ``scirocco.resume(path, X)``.
         """
-        return self._fit(X, y, Home.of(path))
+        return self._fit(X, y, FitLocation.of(path))
 
-    def _fit(self, X: Any, y: Any, home: Home) -> GaussianMixture:
+    def _fit(self, X: Any, y: Any, location: FitLocation) -> GaussianMixture:
         del y
         self._check_run()
         require_count("n_components", self.n_components)
@@ -101,10 +102,14 @@ class GaussianMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         constant = np.flatnonzero(spread == 0)
         if constant.size:
             raise ValueError(f"columns {constant[:10].tolist()} of X are constant: a normal law cannot fit them")
-        seed = home.seed(self.random_state)
+        seed = location.seed(self.random_state)
         unit = ((X - centre) / spread).astype(np.float32)
         self._sample(
-            self.target(unit), self._initial(unit, seed), lambda: UnderdampedLangevin(step_size="auto"), home, seed=seed
+            self.target(unit),
+            self._initial(unit, seed),
+            lambda: UnderdampedLangevin(step_size="auto"),
+            location,
+            seed=seed,
         )
         self._settle(centre, spread)
         return self
@@ -185,7 +190,7 @@ class GaussianMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         return np.concatenate(pieces)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """The mean log predictive density."""
+        """The mean over rows of ``score_samples``, the log posterior predictive density."""
         del y
         return float(np.mean(self.score_samples(X)))
 

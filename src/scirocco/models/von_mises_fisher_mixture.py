@@ -33,7 +33,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.sparse import coo_array
 from scipy.special import logsumexp, softmax
 from sklearn.base import DensityMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from scirocco.core.checks import real_array, require_count
 from scirocco.core.interrupt import poll
@@ -45,8 +45,9 @@ from scirocco.directional.bessel import ratio_and_slope
 from scirocco.estimators import ControlVariate
 from scirocco.manifolds import Sphere
 from scirocco.models.base import GradientModel, require_positive_setting
-from scirocco.models.home import Home
-from scirocco.samplers import GeodesicSGHMC
+from scirocco.models.fit_location import FitLocation
+from scirocco.models.inputs import validate_data
+from scirocco.samplers import SGGMC
 from scirocco.samplers.base import Sampler
 from scirocco.target import Target
 
@@ -136,9 +137,9 @@ class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
 
         With a ``path`` draws and checkpoints go to that folder, for ``scirocco.resume(path, X)``.
         """
-        return self._fit(X, y, Home.of(path))
+        return self._fit(X, y, FitLocation.of(path))
 
-    def _fit(self, X: Any, y: Any, home: Home) -> VonMisesFisherMixture:
+    def _fit(self, X: Any, y: Any, location: FitLocation) -> VonMisesFisherMixture:
         del y
         self._check_run()
         require_count("n_components", self.n_components)
@@ -147,19 +148,19 @@ class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         prior = self._prior(X.shape[1])
         if len(X) < self.n_components:
             raise ValueError(f"n_components is {self.n_components}, but X has n_samples = {len(X)}")
-        seed = home.seed(self.random_state)
-        start = None if home.begun else _mode(X, self.n_components, prior, generator(seed, Purpose.MIXTURE_SEARCH))
-        self._run(self.target(X), start, prior, home, seed)
+        seed = location.seed(self.random_state)
+        start = None if location.begun else _mode(X, self.n_components, prior, generator(seed, Purpose.MIXTURE_SEARCH))
+        self._run(self.target(X), start, prior, location, seed)
         self._settle()
         return self
 
-    def _run(self, target: Target, start: Mixture | None, prior: Prior, home: Home, seed: int) -> None:
+    def _run(self, target: Target, start: Mixture | None, prior: Prior, location: FitLocation, seed: int) -> None:
         """The chains, with control variates around the mode if nothing else was asked for."""
         if start is None:  # a run that goes on knows all this
-            return self._sample(target, {}, lambda: GeodesicSGHMC("auto"), home, seed=seed)
+            return self._sample(target, {}, lambda: SGGMC("auto"), location, seed=seed)
         free = self.sampler is None and self.estimator is None
         self._sample(
-            target, start.params, lambda: _scaled_sampler(start, prior, target.size), home, batch_size=BATCH,
+            target, start.params, lambda: _scaled_sampler(start, prior, target.size), location, batch_size=BATCH,
             estimator=ControlVariate(centre=start.params) if free else None, seed=seed,
         )  # fmt: skip
 
@@ -264,14 +265,14 @@ class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
 
     # Partitions.
 
-    def sample_labels(self, X: Any, *, most: int = DRAWS) -> np.ndarray:
-        """Draws of the components of rows, (draw, row), one for each of at most ``most`` draws of the parameters.
+    def sample_labels(self, X: Any, *, max_draws: int = DRAWS) -> np.ndarray:
+        """Draws of the components of rows, (draw, row), one for each of at most ``max_draws`` draws of the parameters.
 
         What ``scirocco.partitions`` takes; the methods below do so.
         """
-        require_count("most", most)
+        require_count("max_draws", max_draws)
         rng, found = generator(self._fixed_seed(), Purpose.MIXTURE_SAMPLE), []
-        for piece in self._log_densities(X, most):
+        for piece in self._log_densities(X, max_draws):
             reached = np.cumsum(softmax(piece, axis=2), axis=2)
             found.append(np.sum(reached[..., :-1] < rng.random(reached.shape[:2])[..., None], axis=2, dtype=np.int32))
         return np.concatenate(found).T
@@ -468,7 +469,7 @@ def _scaled_sampler(start: Mixture, prior: Prior, rows: int) -> Sampler:
         "means": (sizes * kappas * ratio + prior.dimension)[:, None],  # a uniform direction has entries of 1/d
         "log_kappas": sizes * change**2 * slope + (1 + away) / prior.spread**2,  # where the rows pull it, they hold it
     }
-    return GeodesicSGHMC(
+    return SGGMC(
         {name: np.float32(STEP / np.sqrt(value)) for name, value in precisions.items()},
         friction={name: np.float32(np.sqrt(value)) for name, value in precisions.items()},
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from scirocco.core.checks import positive_array, require_choice, require_count
 from scirocco.corpora.documents import Documents
@@ -29,8 +29,8 @@ from scirocco.models.dp_mixture.predictive import Snapshot, log_predictive
 from scirocco.models.dp_mixture.profiles import profiles
 from scirocco.models.dp_mixture.search import STARTS, Start
 from scirocco.models.dp_mixture.stream import Stream
-from scirocco.models.home import Home
-from scirocco.models.inputs import COUNTS, names_of, refuse_text
+from scirocco.models.fit_location import FitLocation
+from scirocco.models.inputs import COUNTS, names_of, refuse_text, validate_data
 from scirocco.partitions import CredibleBall, PointPartition
 from scirocco.partitions.draws import (
     PartitionDraws,
@@ -169,8 +169,8 @@ class DirichletProcessMixture(CountModel):
             raise ValueError("there is nothing in the rows: every count is 0, or every entry is missing")
         return rows, choice
 
-    def _run(self, data: Documents, choice: SamplerChoice, home: Home) -> None:
-        fit_mixture(self, data, choice, home)
+    def _run(self, data: Documents, choice: SamplerChoice, location: FitLocation) -> None:
+        fit_mixture(self, data, choice, location)
         self._stream, self.rows_seen_ = None, data.size
 
     def partial_fit(self, X: Any, y: Any = None) -> DirichletProcessMixture:
@@ -214,7 +214,7 @@ class DirichletProcessMixture(CountModel):
         law, counted = self.encoding_.law(self.base), self.encoding_.counted
         concentration = float(self._found.concentration[0, -1]) if hasattr(self, "_found") else None
         stream = Stream(
-            law, counted, partition_law(self, concentration), seed=Home().seed(self.random_state),
+            law, counted, partition_law(self, concentration), seed=FitLocation().seed(self.random_state),
             threads=self._threads, learn_base=self._base_way,
         )  # fmt: skip
         if hasattr(self, "_found"):

@@ -28,7 +28,7 @@ from scirocco.models.dp_mixture.gibbs import Blocked, Collapsed
 from scirocco.models.dp_mixture.partition import DirichletProcess, FiniteMixtures, PartitionLaw
 from scirocco.models.dp_mixture.search import MOVING, RANDOM_CLUSTERS, Start
 from scirocco.models.dp_mixture.slice_sampler import SliceSampler
-from scirocco.models.home import Home
+from scirocco.models.fit_location import FitLocation
 from scirocco.run.trace import Trace
 from scirocco.simplex import SCIR, SCIRCV, SGRLD, Exact, SimplexSampler
 
@@ -48,9 +48,9 @@ DRAW_BYTES, MOST_DRAWS, FEWEST_DRAWS = 2**28, 100, 10  # of draws; how many if t
 TYPICAL_CLUSTERS = 50
 
 
-def fit_mixture(model: DirichletProcessMixture, rows: Documents, choice: SamplerChoice, home: Home) -> None:
+def fit_mixture(model: DirichletProcessMixture, rows: Documents, choice: SamplerChoice, location: FitLocation) -> None:
     """Run the chains of a model and set its fitted attributes."""
-    seed = home.seed(model.random_state)
+    seed = location.seed(model.random_state)
     workers, threads = model._workers(model.n_chains)
     draws = model.n_draws
     if draws is None:  # the runner may hold twice as many; of clusters nobody knows the number
@@ -64,7 +64,9 @@ def fit_mixture(model: DirichletProcessMixture, rows: Documents, choice: Sampler
         for number in range(model.n_chains)
     ]  # fmt: skip
     data = rows.fingerprint() | {"features": zlib.crc32(repr(model.encoding_.categories).encode())}
-    trace = home.run(engines, model, data, seed=seed, sampler=choice.name, seconds=model.max_seconds, workers=workers)
+    trace = location.run(
+        engines, model, data, seed=seed, sampler=choice.name, seconds=model.max_seconds, workers=workers
+    )
     keep(model, engines, trace)
 
 

@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils import check_array
 
 from scirocco.corpora.documents import Documents
 from scirocco.corpora.store import Corpus
-from scirocco.models.inputs import COUNTS, names_of
+from scirocco.models.inputs import COUNTS, check_array, names_of
 
 LISTED = 5  # words named in an error
 

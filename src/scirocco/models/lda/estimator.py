@@ -12,15 +12,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from scirocco.core.checks import positive_array, real_array, require_choice, require_count
 from scirocco.corpora.documents import Documents
 from scirocco.corpora.store import Corpus
 from scirocco.counts.estimators import chosen_estimator
 from scirocco.models.count_model import AUTO, CountModel, SamplerChoice, require_budgets
-from scirocco.models.home import Home
-from scirocco.models.inputs import COUNTS, names_of, refuse_text
+from scirocco.models.fit_location import FitLocation
+from scirocco.models.inputs import COUNTS, names_of, refuse_text, validate_data
 from scirocco.models.lda import evaluation, storage, updating
 from scirocco.models.lda.agreement import Agreement
 from scirocco.models.lda.assignments import Assignments
@@ -150,7 +150,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CountModel):  # typ
         choice = automatic(X, self) if choice.name == AUTO else choice
         return X.load() if choice.name in IN_MEMORY or self.estimator == "saga" else X, choice
 
-    def _run(self, data: Documents | Corpus, choice: SamplerChoice, home: Home) -> None:
+    def _run(self, data: Documents | Corpus, choice: SamplerChoice, location: FitLocation) -> None:
         alpha, beta = self._settings(data.width)
         if not data.tokens:
             raise ValueError("the corpus has no words: every count is 0")
@@ -161,7 +161,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CountModel):  # typ
         if (self.learn_alpha or self.learn_beta) and choice.name not in IN_MEMORY:
             raise ValueError("learn_alpha and learn_beta need kept assignments: take sampler='gibbs' or 'collapsed'")
         self.word_counts_ = data.word_counts()
-        fit_topics(self, data, choice, alpha, beta, home, passes=self._passes, seconds=self.max_seconds)
+        fit_topics(self, data, choice, alpha, beta, location, passes=self._passes, seconds=self.max_seconds)
         self.documents_seen_, self._stream, self._n_features_out = data.size, None, self.n_topics
 
     def update(

@@ -14,7 +14,7 @@ from scirocco.counts.estimators import chosen_estimator
 from scirocco.counts.minibatches import FromDisk, InMemory, Minibatches
 from scirocco.counts.passes import SEARCH_SHARE
 from scirocco.models.count_model import SamplerChoice
-from scirocco.models.home import Home
+from scirocco.models.fit_location import FitLocation
 from scirocco.models.lda.agreement import Agreement
 from scirocco.models.lda.assignments import Assignments, InOrder
 from scirocco.models.lda.blocks import CorpusBlocks
@@ -36,14 +36,15 @@ NOISY = 1.5  # sds inflated by more than this are worth a warning
 
 
 def fit_topics(
-    model: LDA, documents: Documents | Corpus, choice: SamplerChoice, alpha: np.ndarray, beta: np.ndarray, home: Home,
-    *, passes: float, seconds: float | None, assigned: InOrder | None = None, seed: int | None = None,
+    model: LDA, documents: Documents | Corpus, choice: SamplerChoice, alpha: np.ndarray, beta: np.ndarray,
+    location: FitLocation, *, passes: float, seconds: float | None, assigned: InOrder | None = None,
+    seed: int | None = None,
 ) -> None:  # fmt: skip
     """Run the chains of a model, for so many passes or seconds, and set its fitted attributes.
 
     ``assigned`` has the topics of the first tokens of a model that goes on, with a ``seed`` of its own.
     """
-    seed = home.seed(model.random_state) if seed is None else seed
+    seed = location.seed(model.random_state) if seed is None else seed
     chains = model.n_chains if assigned is None else len(assigned.topics)
     alphas = assigned.alphas if assigned is not None and model.learn_alpha else [alpha] * chains
     workers, threads = model._workers(chains)
@@ -58,7 +59,7 @@ def fit_topics(
         )
         for number in range(chains)
     ]  # fmt: skip
-    trace = home.run(
+    trace = location.run(
         engines, model, documents.fingerprint(), seed=seed, sampler=choice.name, seconds=seconds, workers=workers
     )
     keep(model, engines, trace, alpha)

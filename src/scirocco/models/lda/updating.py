@@ -11,7 +11,7 @@ from scirocco.core.seeds import Purpose, generator
 from scirocco.corpora.documents import Documents
 from scirocco.counts.minibatches import Minibatch
 from scirocco.models.count_model import AUTO, SamplerChoice, passes_allowed
-from scirocco.models.home import Home
+from scirocco.models.fit_location import FitLocation
 from scirocco.models.inputs import refuse_text
 from scirocco.models.lda.agreement import Agreement
 from scirocco.models.lda.assignments import Assignments, grown_topics, widened
@@ -82,7 +82,7 @@ def _go_on(
     _name(model, names, documents.width)
     model.word_counts_ = whole.word_counts()
     fit_topics(
-        model, whole, SamplerChoice(model.sampler_), alpha, beta, Home(), passes=passes, seconds=seconds,
+        model, whole, SamplerChoice(model.sampler_), alpha, beta, FitLocation(), passes=passes, seconds=seconds,
         assigned=assigned, seed=_next_seed(model),
     )  # fmt: skip
     model.documents_seen_ = whole.size
@@ -92,7 +92,7 @@ def _go_on(
 def _next_seed(model: LDA) -> int:
     """Another one each time that the model goes on: the numbers of a fit must not come again."""
     model.updates_ = getattr(model, "updates_", 0) + 1
-    rng = generator(Home().seed(model.random_state), Purpose.MODEL_UPDATE, model.updates_)
+    rng = generator(FitLocation().seed(model.random_state), Purpose.MODEL_UPDATE, model.updates_)
     return int(rng.integers(2**31))
 
 
@@ -208,7 +208,7 @@ def _require_stream(model: LDA) -> None:
 def _begun_stream(model: LDA, words: int, alpha: np.ndarray, beta: np.ndarray) -> TopicStream:
     """At its beginning, or at the topics that were found."""
     known = hasattr(model, "components_")
-    seed = _next_seed(model) if known else Home().seed(model.random_state)
+    seed = _next_seed(model) if known else FitLocation().seed(model.random_state)
     chain = StreamChain(
         stream_sampler(SamplerChoice.of(model.sampler), warm=known), words, alpha, beta, seed=seed, chain=0,
         sweeps=model.sweeps, skip_sweeps=model.skip_sweeps, threads=model._threads,
