@@ -50,8 +50,10 @@ UNIT = np.eye(4)[np.arange(60) % 2] + 0.2 * np.random.default_rng(1).normal(size
 UNIT = (UNIT / np.linalg.norm(UNIT, axis=1, keepdims=True)).astype(np.float32)
 NATURAL, CENTRED = simplex.Natural(sc.SGLD(1e-3)), sc.SCIRCV(0.1, recentre_every=3, centre_from="seen")
 COUNT_ESTIMATORS = {
-    "Plain": (count_estimators.Plain(), sc.SCIR(0.1)), "Centred": (count_estimators.Centred(CENTRED), CENTRED),
-    "ControlVariate": (count_estimators.ControlVariate(), NATURAL), "SAGA": (count_estimators.SAGA(), NATURAL),
+    "PlainCounts": (count_estimators.PlainCounts(), sc.SCIR(0.1)),
+    "CentredCounts": (count_estimators.CentredCounts(CENTRED), CENTRED),
+    "ControlVariateCounts": (count_estimators.ControlVariateCounts(), NATURAL),
+    "SAGACounts": (count_estimators.SAGACounts(), NATURAL),
 }  # fmt: skip
 QUICK = {"n_draws": 20, "burn_in": 10, "thin": 1, "random_state": 0}
 MODELS = {

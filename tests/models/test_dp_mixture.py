@@ -12,9 +12,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import scirocco as sc
 from scirocco.corpora.documents import Documents
 from scirocco.models.dp_mixture import Multinomial, Poisson
-from scirocco.models.dp_mixture.memory import Collapsed
+from scirocco.models.dp_mixture.gibbs import Collapsed
 from scirocco.models.dp_mixture.partition import DirichletProcess
-from scirocco.models.dp_mixture.snapshots import Snapshot
+from scirocco.models.dp_mixture.predictive import Snapshot
 from scirocco.run import group
 
 

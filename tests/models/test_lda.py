@@ -190,7 +190,7 @@ def test_the_matrix_is_left_alone():
 
 
 def test_an_interrupted_fit_keeps_the_chains_that_ran(planted, monkeypatch, ticking):
-    from scirocco.models.lda.memory import KeptGibbs
+    from scirocco.models.lda.gibbs import KeptGibbs
 
     step, calls = KeptGibbs.step, []
 
@@ -247,7 +247,7 @@ def test_a_stated_length_is_kept(planted):
     for _ in range(4):
         for first in range(0, 320, 64):
             model.partial_fit(planted[2][first : first + 64])
-    assert model._stream.weights.totals.sum() == pytest.approx(planted[2].sum(), rel=0.05)
+    assert model._stream.chain.weights.totals.sum() == pytest.approx(planted[2].sum(), rel=0.05)
     assert model.n_iter_ == 4
 
 
@@ -267,7 +267,7 @@ def test_a_centre_is_renewed_in_a_stream(planted):
     centres = []
     for start in range(0, 240, 40):
         model.partial_fit(planted[2][start : start + 40])
-        centres.append(model._stream.memory["centre"].copy())
+        centres.append(model._stream.chain.memory["centre"].copy())
     assert np.array_equal(centres[0], centres[1])
     assert not np.array_equal(centres[1], centres[2])
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import scirocco as sc
-from scirocco.models.lda.search import Search
-from scirocco.models.lda.warm_up import WarmUp
+from scirocco.models.lda.start.em import StochasticEM
+from scirocco.models.lda.start.race import Race
 
 X = np.random.default_rng(0).normal(2.0, 1.0, (200, 2)).astype(np.float32)
 
@@ -162,7 +162,7 @@ def test_ctrl_c_while_tuning_is_not_lost(when, tmp_path):
         sc.tune(sc.Target(Press(2), log_likelihood, X), sc.SGLD("auto"), jnp.zeros(2), batch_size=20)
 
 
-@pytest.mark.parametrize(("sampler", "search"), [("gibbs", Search), ("scir", WarmUp)])
+@pytest.mark.parametrize(("sampler", "search"), [("gibbs", Race), ("scir", StochasticEM)])
 def test_ctrl_c_reaches_topics(monkeypatch, sampler, search, ticking):
     ticking(0.5)  # chunks of one step, as on a large corpus
     step, calls = search.step, []

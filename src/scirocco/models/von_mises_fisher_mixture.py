@@ -35,7 +35,7 @@ from scipy.special import logsumexp, softmax
 from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
-from scirocco.core.checks import real_array, require_choice, require_count
+from scirocco.core.checks import real_array, require_count
 from scirocco.core.interrupt import poll
 from scirocco.core.program import Given
 from scirocco.core.seeds import Purpose, generator
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from scirocco.partitions import CredibleBall, PointPartition
+    from scirocco.partitions.draws import PartitionDraws
 
 TOLERANCE = 1e-3  # of a row's length
 FLOOR = 1e-6  # of 1/kappa
@@ -284,51 +285,34 @@ class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
 
         Of more than 10,000 rows a sample is searched, and the others join the cluster that theirs in the draws lie in.
         """
-        from scirocco.models.dp_mixture.results import SEARCHED_ROWS, Results
-        from scirocco.partitions import PointPartition, point_partition
-
-        require_choice("loss", loss, ("vi", "binder"))
-        labels, seed = self.sample_labels(X), self._fixed_seed()
-        some = generator(seed, Purpose.MIXTURE_SAMPLE, 1).permutation(labels.shape[1])[:SEARCHED_ROWS]
-        if len(some) == labels.shape[1]:
-            return point_partition(labels, loss=loss, n_starts=n_starts, seed=seed)
-        found = point_partition(labels[:, some], loss=loss, n_starts=n_starts, seed=seed)
-        every = Results._joined(labels, some, found.labels).argmax(axis=1)
-        every[some] = found.labels
-        return PointPartition(every, found.expected_loss, loss, found.starts)
+        return self._partitions(X).point(loss=loss, n_starts=n_starts)
 
     def credible_ball(self, X: Any, partition: Any, *, level: float = 0.95, loss: str = "vi") -> CredibleBall:
         """How far from a partition, such as ``point_partition(X).labels``, draws of it are."""
-        from scirocco.partitions import credible_ball
-
-        return credible_ball(self.sample_labels(X), partition, level=level, loss=loss)
+        return self._partitions(X).ball(partition, level=level, loss=loss)
 
     def co_clustering(self, X: Any) -> np.ndarray:
         """How often pairs of rows are in one component, (row, row): give some rows, since all would be N x N."""
-        from scirocco.partitions import co_clustering
-
-        labels = self.sample_labels(X)
-        return co_clustering(labels, np.arange(labels.shape[1]))
+        return self._partitions(X).co_clustering()
 
     def entropy(self, X: Any) -> np.ndarray:
         """How unsure each row's component is, in bits."""
-        from scipy.special import entr
+        from scirocco.partitions.draws import entropy_in_bits
 
-        return entr(self.predict_proba(X)).sum(axis=1) / np.log(2)
+        return entropy_in_bits(self.predict_proba(X))
 
     def cluster_sizes(self, X: Any, *, level: float = 0.9) -> pd.DataFrame:
         """The posterior of the number of rows in each component: mean and credible interval."""
-        import pandas as pd
+        from scirocco.partitions.draws import size_intervals
 
-        if not 0 < level < 1:
-            raise ValueError(f"level must lie strictly between 0 and 1; got {level!r}")
         labels = self.sample_labels(X)
         sizes = np.array([np.bincount(own, minlength=len(self.weights_)) for own in labels])
-        low, high = np.quantile(sizes, [(1 - level) / 2, (1 + level) / 2], axis=0)
-        return pd.DataFrame(
-            {"mean": sizes.mean(axis=0), "lower": low, "upper": high},
-            index=pd.RangeIndex(sizes.shape[1], name="component"),
-        )
+        return size_intervals(sizes, level, "component")
+
+    def _partitions(self, X: Any) -> PartitionDraws:
+        from scirocco.partitions.draws import PartitionDraws  # with Numba, which nothing else needs here
+
+        return PartitionDraws(self.sample_labels(X), self._fixed_seed(), path=(1,))
 
     def _fixed_seed(self) -> int:
         """Asking twice gives the same answer."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from scirocco.counts.chains import Chain
 from scirocco.counts.passes import PassEngine
 from scirocco.models.lda.agreement import align
 from scirocco.run.moments import Moments
@@ -18,11 +20,30 @@ from scirocco.run.store import Draws, Variable
 TOPICS = "topics"
 
 
-class TopicEngine(PassEngine):
+class TopicChain(Chain):
+    """A chain of topics with priors ``alpha`` (by topic) and ``beta`` (by word)."""
+
+    alpha: np.ndarray
+    beta: np.ndarray
+
+    @abstractmethod
+    def draw(self) -> np.ndarray:
+        """The topics, topics x words; while it searches, what is found so far."""
+
+    @abstractmethod
+    def mean(self) -> np.ndarray:
+        """Their expectation, if it is known: less noise in averages."""
+
+    @abstractmethod
+    def inflation(self) -> np.ndarray | None:
+        """The predicted sd of each probability over that of the posterior, topics x words; None if not known."""
+
+
+class TopicEngine(PassEngine[TopicChain]):
     """Chain number ``number``; ``make`` gives its sampler at the start (``KeptGibbs``, ``StreamFit``, ...)."""
 
     def __init__(
-        self, make: Callable[[], Any], number: int, *, draws: int, passes: float, topics: int, vocabulary: int,
+        self, make: Callable[[], TopicChain], number: int, *, draws: int, passes: float, topics: int, vocabulary: int,
         tokens: int,
     ) -> None:  # fmt: skip
         variables = {TOPICS: Variable((topics, vocabulary), np.dtype(np.float32), ("topic", "word"))}

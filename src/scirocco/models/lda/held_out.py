@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from scirocco.models.lda import local
+from scirocco.models.lda.kernels import sweeps_stream
 
 MOST, LEAST = 300, 30  # documents, but at most a twentieth
 TOKENS = 30_000  # that are enough
 ROUNDS = 5  # of the fixed point of a document's weights
 
 
-def put_aside(size: int, tokens: int) -> int:
+def held_out_size(size: int, tokens: int) -> int:
     """How many of so many documents with so many tokens."""
     return min(size // 20, int(np.clip(TOKENS * size / max(1, tokens), LEAST, MOST)))
 
 
-class Aside:
+class HeldOut:
     """Documents from number ``first`` on, each split into tokens that are seen and others to be predicted.
 
     ``words`` has the word of every token and ``starts`` says where the tokens of each document begin. ``columns`` are
@@ -40,6 +40,8 @@ class Aside:
         if not self.hidden.size:
             return 0.0
         weights, none = np.empty((self.size, alpha.size), np.float32), np.empty((0, 0), np.float32)
-        local.expected_counts(0, self.size, self.starts, self.seen, self.ones, phi, alpha, ROUNDS, none, weights)
+        sweeps_stream.expected_counts(
+            0, self.size, self.starts, self.seen, self.ones, phi, alpha, ROUNDS, none, weights
+        )
         weights /= weights.sum(axis=1, keepdims=True)
         return float(np.mean(np.log(np.einsum("ik,ik->i", weights[self.owner], phi[self.hidden]))))

@@ -108,7 +108,7 @@ def choose_topics(
     scored = float(np.clip(SCORED_TOKENS * documents.size / max(1, documents.tokens), 0.1, 0.5))
     order = generator(seed, Purpose.HELD_OUT).permutation(documents.size)
     train, test = documents.take(order[held:]), documents.take(order[:held])
-    settings |= {"n_chains": n_chains, "random_state": seed, "n_jobs": n_jobs, "max_iter": 10**9}
+    settings |= {"n_chains": n_chains, "random_state": seed, "n_jobs": n_jobs}
     used = dict.fromkeys(numbers, 0.0)
     models: dict[int, LDA] = {}
     scores: dict[int, np.ndarray] = {}
@@ -127,7 +127,6 @@ def choose_topics(
             left = _promising(left, scores, tokens)
     names = getattr(reader, "feature_names_in_", X.vocabulary if isinstance(X, Corpus) else None)
     for model in models.values():
-        model.max_iter = LDA().max_iter
         if names is not None:
             model.vocabulary_ = np.asarray(names, dtype=object)
     return _judged(numbers, left, models, scores, tokens, used)

@@ -17,7 +17,7 @@ import numpy as np
 
 from scirocco.core.compiled import inner, jit
 from scirocco.core.random import open_stream, uniform
-from scirocco.models.dp_mixture.collapsed import drawn
+from scirocco.models.dp_mixture.collapsed_kernels import drawn
 from scirocco.models.dp_mixture.density import FOLD, ROWS, put
 
 

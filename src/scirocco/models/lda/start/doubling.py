@@ -26,9 +26,10 @@ from scipy.special import gammaln
 
 from scirocco.core.compiled import jit, over_blocks
 from scirocco.core.seeds import Purpose, stream_key
-from scirocco.counts.estimators import Kept
-from scirocco.models.lda import dense
-from scirocco.models.lda.aside import Aside
+from scirocco.counts.estimators import KeptCounts
+from scirocco.counts.packing import Arrays, packed, unpack_into
+from scirocco.models.lda.held_out import HeldOut
+from scirocco.models.lda.kernels import sweeps_kept
 
 FIRST = 0.01  # of the documents, but FEWEST at the least
 FEWEST = 50
@@ -39,6 +40,9 @@ SLOWEST = 0.8  # ratio of two gains by doubling that is believed
 STARTS = 6  # of the first stage, as far as a quarter of the work allows
 BLOCKS, QUARTERS = 8, 4
 PARALLEL = 4  # tokens of a block for each cell of the table that must be copied for it
+NUMBERS = (
+    "have", "goal", "calls", "quarter", "sweeps", "work", "passes", "gain", "starts_made", "likely",
+)  # fmt: skip
 
 
 class Doubling:
@@ -50,8 +54,8 @@ class Doubling:
     """
 
     def __init__(
-        self, kept: Kept, starts: np.ndarray, alpha: np.ndarray, beta: np.ndarray, *, seed: int, chain: int,
-        passes: float, threads: int | None, aside: Aside | None, begin: int | None = None,
+        self, kept: KeptCounts, starts: np.ndarray, alpha: np.ndarray, beta: np.ndarray, *, seed: int, chain: int,
+        passes: float, threads: int | None, aside: HeldOut | None, begin: int | None = None,
     ) -> None:  # fmt: skip
         self.kept, self.starts, self.threads, self.passes = kept, starts, threads, passes
         self.alpha, self.beta, self.beta_sum = alpha, beta.astype(np.float32), np.float32(beta.sum())
@@ -91,13 +95,13 @@ class Doubling:
         self.quarter = (self.quarter + 1) % QUARTERS
         self.sweeps += not self.quarter
 
-    def score(self, aside: Aside) -> float:
+    def score(self, aside: HeldOut) -> float:
         """How well the topics so far predict documents put aside."""
         kept, columns = self.kept, aside.columns
         phi = (kept.used[columns] + self.beta[columns, None]) / (kept.totals + self.beta_sum).astype(np.float32)
         return aside.score(phi, self.alpha[: kept.rows])
 
-    def outlook(self, aside: Aside) -> float:
+    def outlook(self, aside: HeldOut) -> float:
         """What the score may come to with all documents: gains by doubling fall as the last ones did."""
         score = self.score(aside)
         if len(self.levels) < 3:
@@ -129,18 +133,15 @@ class Doubling:
             if self._enough():
                 self._grow()
 
-    def pack(self) -> dict[str, np.ndarray]:
+    def pack(self) -> Arrays:
         """The place in the search; assignments are packed by whoever owns them."""
-        place = [self.have, self.goal, self.calls, self.quarter, self.sweeps, self.work, self.passes]
-        more = [self.gain, self.starts_made, self.likely]
         lists = {"scores": np.array(self.scores), "levels": np.array(self.levels)}
-        return {"place": np.array([*place, *more]), "chosen": self.chosen} | lists
+        return packed(self, NUMBERS) | {"chosen": self.chosen} | lists
 
-    def unpack(self, arrays: dict[str, np.ndarray]) -> None:
+    def unpack(self, arrays: Arrays) -> None:
         """The inverse of ``pack``."""
-        *numbers, self.work, self.passes, self.gain, made, self.likely = map(float, arrays["place"])
-        self.starts_made, self.chosen = int(made), arrays["chosen"].copy()
-        self.have, self.goal, self.calls, self.quarter, self.sweeps = map(int, numbers)
+        unpack_into(self, NUMBERS, arrays)
+        self.chosen = arrays["chosen"].copy()
         self.scores, self.levels = arrays["scores"].tolist(), arrays["levels"].tolist()
 
     def _enough(self) -> bool:
@@ -194,7 +195,7 @@ class Doubling:
         self.work += tokens / max(1, int(self.starts[-1]))
 
         def run(block: int, low: int, high: int, table: np.ndarray, totals: np.ndarray) -> None:
-            dense.sweep_collapsed(
+            sweeps_kept.sweep_collapsed(
                 self.key, call, block, low, high, self.starts, kept.codes, kept.labels, table, totals, *common
             )  # fmt: skip
 
@@ -219,7 +220,7 @@ class Doubling:
         kept.table[:], kept.totals[:] = table, totals
 
 
-def joint_likelihood(kept: Kept, starts: np.ndarray, alpha: np.ndarray, beta: np.ndarray) -> float:
+def joint_likelihood(kept: KeptCounts, starts: np.ndarray, alpha: np.ndarray, beta: np.ndarray) -> float:
     """log p(words, assignments) of the first documents, up to what does not depend on the assignments."""
     used = np.flatnonzero(kept.used.any(axis=1))
     words = gammaln(kept.used[used] + beta[used, None]) - gammaln(beta[used, None].astype(np.float64))

@@ -9,23 +9,27 @@ the words of the minibatch: the others enter through their total, a single gamma
 
 ``CollapsedGibbs`` integrates the topics out (Griffiths and Steyvers 2004): better mixing a sweep, one thread.
 
-Both start from a search (``search``), which is an initial value like any other: what follows forgets it. Documents are
-kept in a random order, so that a part of them is a random part.
+Both start from a search (``start.race``), which is an initial value like any other: what follows forgets it.
+Documents are kept in a random order, so that a part of them is a random part.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 
 from scirocco.core.compiled import over_blocks
 from scirocco.core.seeds import Purpose, generator, stream_key
 from scirocco.corpora.documents import Documents
-from scirocco.counts.estimators import Kept
-from scirocco.models.lda import dense, local
-from scirocco.models.lda.lanes import padded
+from scirocco.counts.chains import PassChain
+from scirocco.counts.estimators import KeptCounts
+from scirocco.counts.packing import Arrays
+from scirocco.models.lda.engine import TopicChain
+from scirocco.models.lda.kernels import sweeps_kept, sweeps_stream
+from scirocco.models.lda.kernels.vector_draw import padded
 from scirocco.models.lda.priors import learnt_alpha, learnt_beta
-from scirocco.models.lda.search import Search
-from scirocco.run.checkpoint import part
+from scirocco.models.lda.start.race import Race
 from scirocco.simplex.exact import draw_gammas
 
 BATCHES = 20  # minibatches in a sweep, unless topics are costly to draw beside so few tokens
@@ -33,27 +37,31 @@ RECORD_COST = 6.0  # tenfold the time that a record takes for a cell of the tabl
 MOST_DENSE = 1024  # topics; with more, those that a document has are looked at first
 
 
-class KeptGibbs:
+class KeptGibbs(PassChain, TopicChain):
     """Exact minibatch Gibbs with kept assignments."""
+
+    search: Race
 
     def __init__(
         self, documents: Documents, alpha: np.ndarray, beta: np.ndarray, *, seed: int, chain: int, search_passes: float,
-        batch_size: int | None, threads: int | None, learn: tuple[str, ...] = (), record_most: float = 1.0,
-        assigned: np.ndarray | None = None,
+        batch_size: int | None, threads: int | None, learn: tuple[str, ...] = (), passes: float = 1.0,
+        records: int = 1, assigned: np.ndarray | None = None,
     ) -> None:  # fmt: skip
+        super().__init__()
         self.threads, self.learn = threads, learn
         self.alpha, self.beta = alpha.astype(np.float32), beta
         self.topics, self.width, self.tokens = alpha.size, documents.width, documents.tokens
         self.key = stream_key(seed, Purpose.KEPT_SWEEPS, chain)
-        self.calls = 0
         self.order = np.arange(documents.size)
         if assigned is None:
             self.order = generator(seed, Purpose.SEARCH_ORDER, chain).permutation(documents.size)
         shuffled = documents.take(self.order)
         self.token_starts = shuffled.token_starts
         # Every token's word, its topic, and the counts of words x topics.
-        self.kept = Kept(shuffled.token_words(), rows=self.topics, categories=self.width, width=padded(self.topics))
-        self.search = Search(
+        self.kept = KeptCounts(
+            shuffled.token_words(), rows=self.topics, categories=self.width, width=padded(self.topics)
+        )
+        self.search = Race(
             shuffled, self.kept, self.token_starts, self._padded_alpha(), beta, seed=seed, chain=chain,
             passes=search_passes, threads=threads,
         )  # fmt: skip
@@ -71,80 +79,52 @@ class KeptGibbs:
         wanted = np.linspace(0, self.tokens, pieces + 1)
         self.borders = np.unique(np.searchsorted(self.token_starts, wanted))
         self.borders[0], self.borders[-1] = 0, documents.size
-        self.position = 0
-        self.sampled = 0.0  # passes of the sampler itself
-        # Passes from record to record: each goes through all words and topics, and may take a tenth of the time.
-        costly = RECORD_COST * self.kept.used.size / max(1, self.tokens)
-        self.record_every = max(1.0, min(costly, record_most))
+        # Passes whose time is ten times that of a record, which goes through all words and topics.
+        self._record_cost = RECORD_COST * self.kept.used.size / max(1, self.tokens)
+        self._allowed, self._records = passes, records
         self._columns: dict[int, np.ndarray] = {}
 
     def _padded_alpha(self) -> np.ndarray:
         return np.pad(self.alpha, (0, padded(self.topics) - self.topics))
 
     @property
-    def searching(self) -> bool:
-        """Whether the search for a start goes on."""
-        return not self.search.done
+    def record_every(self) -> float:
+        """Passes from record to record: each may take a tenth of the time, but as many are made as are wanted.
 
-    @property
-    def sampling(self) -> bool:
-        """Whether the chain samples by now."""
-        return self.search.done
+        Without a number of passes, that many are wanted of those made so far, however many that will be.
+        """
+        passes = self._allowed if np.isfinite(self._allowed) else self.sampled
+        return max(1.0, min(self._record_cost, passes / self._records))
 
-    @property
-    def passes(self) -> float:
-        """Sweeps over all documents, those of the search too."""
-        return self.search.work + self.sampled
+    def share(self, begin: int, end: int) -> float:
+        """By tokens."""
+        return float((self.token_starts[end] - self.token_starts[begin]) / max(1, self.tokens))
 
-    def _call(self) -> int:
-        self.calls += 1
-        return self.calls
-
-    def step(self) -> None:
-        """A part of the search, or a Gibbs step on a minibatch."""
-        if self.searching:
-            self.search.step()
-            return
-        self._resample()
-        if self.position == 0:
-            self._learn_priors()
-
-    def _learn_priors(self) -> None:
-        """After a whole pass, if that is wanted."""
+    def end_pass(self) -> None:
+        """Learn the priors, if that is wanted."""
         if "alpha" in self.learn:
             found = learnt_alpha(self.alpha.astype(np.float64), self.token_starts, self.kept.labels)
             self.alpha = found.astype(np.float32)
         if "beta" in self.learn:
             self.beta = learnt_beta(self.beta, self.kept.used)
 
-    def pack(self) -> dict[str, np.ndarray]:
-        """Assignments, priors, the place in the data; what can be counted again is left out."""
-        facts = np.array([self.calls, self.position, self.sampled])
-        arrays = {"z": self.kept.labels, "facts": facts, "alpha": self.alpha, "beta": self.beta}
-        return arrays | {f"search/{name}": array for name, array in self.search.pack().items()}
+    def pack_assignments(self) -> Arrays:
+        """Assignments and priors."""
+        return {"z": self.kept.labels, "alpha": self.alpha, "beta": self.beta}
 
-    def unpack(self, arrays: dict[str, np.ndarray]) -> None:
-        """The inverse of ``pack``."""
+    def unpack_assignments(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """The inverse of ``pack_assignments``; the search counts them."""
         self.kept.labels[:], self.alpha, self.beta = (arrays[name] for name in ("z", "alpha", "beta"))
-        calls, position, self.sampled = map(float, arrays["facts"])
-        self.calls, self.position = int(calls), int(position)
-        self.search.unpack(part(arrays, "search"))  # and counts them
 
-    def _resample(self) -> None:
-        begin, end = self.borders[self.position], self.borders[self.position + 1]
+    def sweep(self, begin: int, end: int) -> None:
+        """New topics, then new assignments of documents ``begin`` to ``end``."""
         low, high = self.token_starts[begin], self.token_starts[end]
-        self._sweep(begin, end, low, high)
-        self.position = (self.position + 1) % (len(self.borders) - 1)
-        self.sampled += (high - low) / max(1, self.tokens)
-
-    def _sweep(self, begin: int, end: int, low: int, high: int) -> None:
-        """New topics, then new assignments of documents ``begin`` to ``end``, tokens ``low`` to ``high``."""
         self._draw_topics(self.position)
-        kept, old, call = self.kept, self.kept.labels[low:high].copy(), self._call()
+        kept, old, call = self.kept, self.kept.labels[low:high].copy(), self.next_call()
         if self.topics <= MOST_DENSE:
-            blocks, alpha = -(-(end - begin) // dense.DOCUMENTS), self._padded_alpha()
+            blocks, alpha = -(-(end - begin) // sweeps_kept.DOCUMENTS), self._padded_alpha()
             over_blocks(
-                lambda first, last: dense.sweep_given(
+                lambda first, last: sweeps_kept.sweep_given(
                     self.key, call, first, last, begin, end, self.token_starts, kept.codes, kept.labels, self.phi,
                     alpha, self.topics,
                 ),
@@ -153,11 +133,11 @@ class KeptGibbs:
             )  # fmt: skip
         else:
             over_blocks(
-                lambda first, last: local.sweep_kept(
+                lambda first, last: sweeps_stream.sweep_kept(
                     self.key, call, first, last, begin, end, self.token_starts, kept.codes, kept.labels, self.phi,
                     self.masses, self.alpha,
                 ),
-                -(-(end - begin) // local.DOCUMENTS),
+                -(-(end - begin) // sweeps_stream.DOCUMENTS),
                 self.threads,
             )  # fmt: skip
         kept.moved(low, old)
@@ -169,20 +149,20 @@ class KeptGibbs:
             self._columns[piece] = np.unique(self.kept.codes[low:high])
         columns = self._columns[piece]
         parameter = self.kept.used[columns] + self.beta[columns, None]
-        theta = draw_gammas(self.key, self._call(), parameter, self.threads)
+        theta = draw_gammas(self.key, self.next_call(), parameter, self.threads)
         beyond = self.kept.totals + self.beta.sum() - parameter.sum(axis=0)
-        rest = draw_gammas(self.key, self._call(), np.maximum(beyond, 0.0), self.threads)
+        rest = draw_gammas(self.key, self.next_call(), np.maximum(beyond, 0.0), self.threads)
         self.phi[columns, : self.topics] = theta / (theta.sum(axis=0) + rest)
         if self.topics > MOST_DENSE:
             if not self.masses.size:
-                self.masses = local.word_masses(self.phi, self.alpha)
-            self.masses[columns] = local.word_masses(self.phi[columns], self.alpha)
+                self.masses = sweeps_stream.word_masses(self.phi, self.alpha)
+            self.masses[columns] = sweeps_stream.word_masses(self.phi[columns], self.alpha)
 
     def draw(self) -> np.ndarray:
         """Topics given all assignments, topics x words."""
         if self.searching:
             return self.search.topics()
-        theta = draw_gammas(self.key, self._call(), self.kept.used + self.beta[:, None], self.threads)
+        theta = draw_gammas(self.key, self.next_call(), self.kept.used + self.beta[:, None], self.threads)
         return np.ascontiguousarray((theta / theta.sum(axis=0)).T, dtype=np.float32)
 
     def mean(self) -> np.ndarray:
@@ -198,11 +178,11 @@ class KeptGibbs:
 class CollapsedGibbs(KeptGibbs):
     """Collapsed Gibbs, the exact reference of the literature."""
 
-    def _sweep(self, begin: int, end: int, low: int, high: int) -> None:
+    def sweep(self, begin: int, end: int) -> None:
         """New assignments, the topics integrated out."""
         kept = self.kept
-        dense.sweep_collapsed(
-            self.key, self._call(), 0, begin, end, self.token_starts, kept.codes, kept.labels, kept.table, kept.totals,
-            self._padded_alpha(), self.beta.astype(np.float32), np.float32(self.beta.sum()), self.topics,
+        sweeps_kept.sweep_collapsed(
+            self.key, self.next_call(), 0, begin, end, self.token_starts, kept.codes, kept.labels, kept.table,
+            kept.totals, self._padded_alpha(), self.beta.astype(np.float32), np.float32(self.beta.sum()), self.topics,
             False,
         )  # fmt: skip

@@ -9,7 +9,7 @@ has sums known for each word: the cost of a token follows the topics of its docu
 McCallum 2009 split it like this). Documents are independent given the topics, so threads share them out; each block of
 documents has a random stream of its own, and all sums are of whole numbers: results do not depend on the threads.
 
-``dense`` looks at all topics of a token, which vector instructions make faster where they are not very many.
+``sweeps_kept`` looks at all topics of a token, which vector instructions make faster where they are not very many.
 """
 
 from __future__ import annotations

@@ -3,39 +3,43 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from scirocco.corpora.documents import Documents
 from scirocco.corpora.store import Corpus
+from scirocco.models.count_model import AUTO, SamplerChoice
 from scirocco.run.second_half import STRETCHES
 from scirocco.samplers import SGHMC, SGLD, SGNHT
 from scirocco.samplers.base import Sampler
 from scirocco.schedules import Decreasing
 from scirocco.simplex import SCIR, SCIRCV, SGRLD, Natural, SimplexSampler
 
+if TYPE_CHECKING:
+    from scirocco.models.lda.estimator import LDA
+
 IN_MEMORY = ("gibbs", "collapsed")
 NATURAL = ("sgld", "sgld_cv", "sghmc", "sgnht")
-SAMPLERS = ("auto", *IN_MEMORY, "scir", "scir_cv", "sgrld", *NATURAL)
+SAMPLERS = (AUTO, *IN_MEMORY, "scir", "scir_cv", "sgrld", *NATURAL)
 # With up to two threads collapsed sampling was better at 2, 15 and 35 million tokens; where a sweep of one thread takes
 # seconds, more threads are worth its better mixing.
 SEVERAL_THREADS = 10**8  # tokens
 MEMORY_SHARE = 0.5  # of the free memory that "auto" lets kept assignments take
 
 
-def stream_sampler(sampler: Any, *, warm: bool) -> SimplexSampler:
+def stream_sampler(choice: SamplerChoice, *, warm: bool) -> SimplexSampler:
     """The sampler that the user gave or named. From good topics steps need only keep them; else they must find them."""
-    if isinstance(sampler, SimplexSampler):
-        return sampler
-    if isinstance(sampler, Sampler):
-        return Natural(sampler)
-    if sampler in NATURAL:
-        return natural_sampler(sampler, np.array([1.0]), 1.0)  # until there is a start to choose a step size at
+    if isinstance(choice.given, SimplexSampler):
+        return choice.given
+    if isinstance(choice.given, Sampler):
+        return Natural(choice.given)
+    if choice.name in NATURAL:
+        return natural_sampler(choice.name, np.array([1.0]), 1.0)  # until there is a start to choose a step size at
     schedule = Decreasing(0.05, tau=100.0, kappa=0.6) if warm else Decreasing(0.5, tau=10.0, kappa=0.6)
-    if sampler == "scir_cv":
+    if choice.name == "scir_cv":
         return SCIRCV(schedule, recentre_every=20, centre_batch=1000)
-    return SGRLD(Decreasing(0.005, tau=1000.0, kappa=0.6)) if sampler == "sgrld" else SCIR(schedule)
+    return SGRLD(Decreasing(0.005, tau=1000.0, kappa=0.6)) if choice.name == "sgrld" else SCIR(schedule)
 
 
 def natural_sampler(name: str, parameter: np.ndarray, fraction: float) -> Natural:
@@ -51,14 +55,14 @@ def natural_sampler(name: str, parameter: np.ndarray, fraction: float) -> Natura
     return Natural(SGHMC(h, friction=0.1 / h) if name == "sghmc" else SGNHT(h, diffusion=0.1 / h))
 
 
-def automatic(documents: Documents | Corpus, model: Any) -> str:
+def automatic(documents: Documents | Corpus, model: LDA) -> SamplerChoice:
     """What "auto" takes: it must not depend on the threads, so that the draws do not."""
     if not fits_in_memory(documents, model):
-        return "scir"
-    return "collapsed" if documents.tokens < SEVERAL_THREADS else "gibbs"
+        return SamplerChoice("scir")
+    return SamplerChoice("collapsed" if documents.tokens < SEVERAL_THREADS else "gibbs")
 
 
-def fits_in_memory(documents: Documents | Corpus, model: Any) -> bool:
+def fits_in_memory(documents: Documents | Corpus, model: LDA) -> bool:
     """Whether kept assignments, the tables of their counts and the records leave half of the free memory alone."""
     records = model.n_chains * (2 * model.n_draws + STRETCHES) * 4
     needed = documents.tokens * (25 + 6 * model.n_chains) + documents.width * model.n_topics * (48 + records)

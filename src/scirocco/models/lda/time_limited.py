@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 KNOWN = 0.02  # of its time, before which the clock is too coarse
 
 
-class Paced(ABC):
+class TimeLimited(ABC):
     """What knows its ``work`` so far and the ``passes`` that it may cost, and can be stopped."""
 
     passes: float

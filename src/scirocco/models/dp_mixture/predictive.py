@@ -56,10 +56,3 @@ def log_predictive(snapshots: Sequence[Snapshot], rows: Documents, threads: int 
     for snapshot in snapshots:
         total = np.logaddexp(total, np.logaddexp.reduce(snapshot.scores(rows, threads), axis=1))
     return np.asarray(total - np.log(len(snapshots)))
-
-
-def overlap(own: np.ndarray, point: np.ndarray, clusters: int) -> np.ndarray:
-    """Which share of the clusters of a draw lies in which of a partition ``point``, (cluster, point)."""
-    number = int(own.max()) + 1
-    table = np.bincount(own.astype(np.int64) * clusters + point, minlength=number * clusters).reshape(number, clusters)
-    return table / np.maximum(table.sum(axis=1, keepdims=True), 1)

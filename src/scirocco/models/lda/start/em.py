@@ -17,9 +17,10 @@ from scirocco.core.compiled import over_blocks
 from scirocco.core.seeds import Purpose, generator
 from scirocco.corpora.documents import Documents
 from scirocco.counts.estimators import RunningCounts
-from scirocco.models.lda import local
-from scirocco.models.lda.aside import Aside
-from scirocco.models.lda.pace import Paced
+from scirocco.counts.packing import Arrays, packed, unpack_into
+from scirocco.models.lda.held_out import HeldOut
+from scirocco.models.lda.kernels import sweeps_stream
+from scirocco.models.lda.time_limited import TimeLimited
 
 # A minibatch. Of 1,500 to 300,000 tokens, on corpora with documents of 60 to 1,600 tokens and 10 to 200 topics, those
 # of 6,000 to 24,000 were best or nearly so at all times: fewer mislead, more are slow.
@@ -31,14 +32,15 @@ PIECES = 4  # of a minibatch, shared out to threads
 LOOKS = 8  # at documents put aside, before it may end
 FIRST_LOOK, SPACING = 10, 1.25  # steps
 SMALL = 0.01  # of the gain by all steps: a gain from look to look that is not worth more
+NUMBERS = ("steps", "work", "passes")  # that change
 
 
-class WarmUp(Paced):
+class StochasticEM(TimeLimited):
     """The search for good topics, until ``passes`` passes over ``size`` documents are made or ``aside`` says enough."""
 
     def __init__(
         self, tokens: int, size: int, alpha: np.ndarray, beta: np.ndarray, *, seed: int, chain: int, passes: float,
-        threads: int | None, aside: Aside | None,
+        threads: int | None, aside: HeldOut | None,
     ) -> None:  # fmt: skip
         self.size, self.threads, self.passes = size, threads, passes
         self.alpha, self.beta = alpha.astype(np.float32), beta
@@ -79,18 +81,18 @@ class WarmUp(Paced):
         """Do with what there is."""
         self.passes = min(self.passes, self.work)
 
-    def pack(self) -> dict[str, np.ndarray]:
+    def pack(self) -> Arrays:
         """Everything, as arrays."""
-        return self.counts.pack() | {"facts": np.array([self.steps, self.work, self.passes]), "scores": self.scores}
+        return self.counts.pack() | packed(self, NUMBERS) | {"scores": self.scores}
 
-    def unpack(self, arrays: dict[str, np.ndarray]) -> None:
+    def unpack(self, arrays: Arrays) -> None:
         """The inverse of ``pack``."""
         self.counts = RunningCounts.over(arrays)
-        steps, self.work, self.passes = map(float, arrays["facts"])
-        self.steps, self.scores = int(steps), arrays["scores"]
+        unpack_into(self, NUMBERS, arrays)
+        self.scores = arrays["scores"]
 
     def _move(self, batch: Documents) -> None:
-        columns, places = local.touched(batch.words, self._lookup)
+        columns, places = sweeps_stream.touched(batch.words, self._lookup)
         phi, empty = self.phi(columns), np.empty((0, 0), np.float32)
         # Always the same pieces, so that the sums do not depend on the number of threads.
         borders = np.linspace(0, batch.size, PIECES + 1).astype(int)
@@ -98,7 +100,7 @@ class WarmUp(Paced):
 
         def work(first: int, last: int) -> None:
             for piece in range(first, last):
-                local.expected_counts(
+                sweeps_stream.expected_counts(
                     borders[piece], borders[piece + 1], batch.starts, places, batch.numbers, phi, self._near_alpha,
                     ROUNDS, tables[piece], empty,
                 )  # fmt: skip

@@ -1,8 +1,8 @@
 """Chains in memory: every row's cluster is kept, and so are the counts of the clusters.
 
-``Collapsed``: weights and parameters integrated out, row by row (``collapsed``).
+``Collapsed``: weights and parameters integrated out, row by row (``collapsed_kernels``).
 
-``Blocked``: weights and components given all allocations, then the allocations of a minibatch given them (``given``),
+``Blocked``: weights and components given all allocations, then the allocations of a minibatch given them,
 
     (pi_1, ..., pi_t, rest) ~ Dirichlet(n_1, ..., n_t, alpha),    theta_k ~ p(theta | rows of k)
 
@@ -18,6 +18,7 @@ draws of the concentration and, if wanted, of the base measure.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -25,15 +26,17 @@ import numpy as np
 from scirocco.core.compiled import over_blocks
 from scirocco.core.seeds import Purpose, generator, stream_key
 from scirocco.corpora.documents import Documents
-from scirocco.models.dp_mixture import collapsed
+from scirocco.counts.chains import PassChain
+from scirocco.counts.packing import Arrays
+from scirocco.models.dp_mixture import collapsed_kernels
 from scirocco.models.dp_mixture.base_measure import learnt_base
+from scirocco.models.dp_mixture.blocked_kernels import allocate, draw_levels, move_rows
 from scirocco.models.dp_mixture.clusters import Clusters
 from scirocco.models.dp_mixture.density import ROWS, Law
-from scirocco.models.dp_mixture.given import allocate, draw_levels, move_rows
+from scirocco.models.dp_mixture.engine import MixtureChain
 from scirocco.models.dp_mixture.partition import FiniteMixtures, PartitionLaw
-from scirocco.models.dp_mixture.search import Search
+from scirocco.models.dp_mixture.search import Search, Start
 from scirocco.models.dp_mixture.split_merge import MERGED, SPLIT, split_merge
-from scirocco.run.checkpoint import part
 from scirocco.simplex.exact import draw_gammas
 
 MOVE_SHARE, MOST_MOVES = 0.3, 1000  # of the time of a pass; how many
@@ -44,16 +47,19 @@ SCANS = (0, 4)  # restricted scans of moves, in turns
 BATCHES = 20  # minibatches in a pass of ``Blocked``, unless components are costly to draw beside so few rows
 
 
-class Collapsed:
+class Collapsed(PassChain, MixtureChain):
     """Collapsed Gibbs, one thread."""
 
+    search: Search
     kept = True  # allocations are, and counts with them
+    numbers = (*PassChain.numbers, "move_number")
 
     def __init__(
         self, rows: Documents, law: Law, counted: np.ndarray, partition: PartitionLaw, *, seed: int, chain: int,
         learn_base: str | None = None, batch_size: int | None = None, moves: bool = True, threads: int | None = None,
-        start: Any = "one", search_passes: float = 0.0,
+        start: str | np.ndarray | Start = "one", search_passes: float = 0.0,
     ) -> None:  # fmt: skip
+        super().__init__()
         self.partition, self.counted, self.given_law, self.learn_base = partition, counted, law, learn_base
         self.seed, self.chain, self.threads, self.moves = seed, chain, threads, moves
         self.order = generator(seed, Purpose.MIXTURE_ORDER, chain).permutation(rows.size)
@@ -62,53 +68,26 @@ class Collapsed:
         self.key, self.move_key = (
             stream_key(seed, purpose, chain) for purpose in (Purpose.MIXTURE_SWEEPS, Purpose.MIXTURE_MOVES)
         )
-        self.calls = 0
         self.tally, self.move_number = np.zeros(4, np.int64), 0
         pieces = self._pieces() if batch_size is None else max(1, round(rows.size / batch_size))
         self.borders = np.unique(np.linspace(0, rows.size, pieces + 1).astype(np.int64))
-        self.position, self.sampled = 0, 0.0
-        self.record_every = 1.0
-        self.search = Search(self, start if isinstance(start, str) else start[self.order], passes=search_passes)
+        self.search = Search(self, Start.of(start).taken(self.order), passes=search_passes)
 
     def _pieces(self) -> int:
         """Minibatches in a pass."""
         return 1
 
-    @property
-    def searching(self) -> bool:
-        """Whether the search for a start goes on."""
-        return not self.search.done
-
-    @property
-    def sampling(self) -> bool:
-        """Whether the chain samples by now."""
-        return self.search.done
-
-    @property
-    def passes(self) -> float:
-        """Passes over all rows, those of the search too."""
-        return self.search.work + self.sampled
-
-    def next_call(self) -> int:
-        """The number of the next stream of random numbers."""
-        self.calls += 1
-        return self.calls
-
     # Moving.
 
-    def step(self) -> None:
-        """A part of the search, or a minibatch; after the last of a pass the other moves."""
-        if self.searching:
-            self.search.step()
-            return
-        begin, end = self.borders[self.position], self.borders[self.position + 1]
-        self.sweep(begin, end)
-        self.position = (self.position + 1) % (len(self.borders) - 1)
-        self.sampled += (end - begin) / self.size
-        if self.position == 0:
-            if self.moves:
-                self.split_and_merge()
-            self.learn(self.size)
+    def share(self, begin: int, end: int) -> float:
+        """By rows."""
+        return float((end - begin) / self.size)
+
+    def end_pass(self) -> None:
+        """Moves that split and merge clusters, then the priors."""
+        if self.moves:
+            self.split_and_merge()
+        self.learn(self.size)
 
     def sweep(self, begin: int, end: int) -> None:
         """New allocations of rows ``begin`` to ``end``."""
@@ -120,7 +99,7 @@ class Collapsed:
         while begin < end:
             clusters.make_room(clusters.number + 2)
             urn = self.partition.urn(size, clusters.slots)
-            begin = collapsed.sweep(
+            begin = collapsed_kernels.sweep(
                 self.key, self.next_call(), begin, end, clusters.entries, clusters.labels, clusters.law,
                 clusters.tables, urn,
             )  # fmt: skip
@@ -187,33 +166,21 @@ class Collapsed:
 
     # Keeping.
 
-    def pack(self) -> dict[str, np.ndarray]:
-        """Allocations, priors, the place in the data; what can be counted again is left out."""
-        facts = np.array(
-            [
-                self.calls, self.position, self.move_number, self.clusters.slots, self.sampled,
-                self.partition.concentration,
-            ],
-            np.float64,
-        )  # fmt: skip
-        arrays: dict[str, np.ndarray] = {
-            "z": self.clusters.labels,
-            "facts": facts,
-            "tally": self.tally,
-            "base": self.clusters.law.base,
-        }
-        return arrays | {f"search/{name}": array for name, array in self.search.pack().items()}
+    def pack_assignments(self) -> Arrays:
+        """Allocations, priors and the tally of the moves."""
+        return {
+            "z": self.clusters.labels, "slots": np.asarray(self.clusters.slots), "tally": self.tally,
+            "base": self.clusters.law.base, "concentration": np.asarray(self.partition.concentration),
+        }  # fmt: skip
 
-    def unpack(self, arrays: dict[str, np.ndarray]) -> None:
-        """The inverse of ``pack``."""
-        self.calls, self.position, self.move_number = (int(n) for n in arrays["facts"][:3])
-        self.sampled, self.partition.concentration = (float(x) for x in arrays["facts"][4:])
+    def unpack_assignments(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """The inverse of ``pack_assignments``."""
+        self.partition.concentration = float(arrays["concentration"])
         self.tally = arrays["tally"].copy()
         law = self.given_law
         self.clusters.law = Law.of(arrays["base"].copy(), law.group, self.counted, law.rate)
         # As many slots as there were: when room is short, another stream of random numbers is opened.
-        self.clusters.relabel(arrays["z"], int(arrays["facts"][3]))
-        self.search.unpack(part(arrays, "search"))
+        self.clusters.relabel(arrays["z"], int(arrays["slots"]))
 
 
 class Blocked(Collapsed):

@@ -1,4 +1,4 @@
-"""Sweeps over kept assignments that look at all topics of every token, in vector instructions (``lanes``).
+"""Sweeps over kept assignments that look at all topics of every token, in vector instructions (``vector_draw``).
 
     given topics    p(k) proportional to (n_dk + alpha_k) phi_wk
     collapsed       p(k) proportional to (n_dk + alpha_k) (n_wk + beta_w) / (n_k + sum beta)
@@ -24,7 +24,7 @@ from numba import uint64
 from scirocco.core.compiled import ZERO, inlined
 from scirocco.core.random import open_stream
 from scirocco.core.random.streams import next_word
-from scirocco.models.lda.lanes import LINE, kernel, make_draw, prefetch
+from scirocco.models.lda.kernels.vector_draw import LINE, kernel, make_draw, prefetch
 
 DOCUMENTS = 64  # that share a random stream
 AHEAD = 4  # tokens between asking for a word's row and using it

@@ -5,7 +5,7 @@
       EM        ->  assign all documents given its topics  ->  sampling
                     or, with ``ENOUGH`` sweeps left  ->  sweep  ->  doubling once more  ->  sweep  ->  the more likely
 
-Neither is best everywhere. EM (``warm_up``) has good topics after a fraction of a pass, but it slows down with many
+Neither is best everywhere. EM (``em``) has good topics after a fraction of a pass, but it slows down with many
 topics, and expected assignments are not the posterior's: on short documents, or few, it ends in a worse mode. Doubling
 (``doubling``) takes some fifteen sweeps. Both get the same work in the first quarter of the search; doubling has seen a
 part of the documents by then, and what it will gain from the others is foreseen. EM is over when documents put aside
@@ -24,11 +24,12 @@ from typing import Any
 import numpy as np
 
 from scirocco.corpora.documents import Documents
-from scirocco.counts.estimators import Kept
-from scirocco.models.lda.aside import Aside, put_aside
-from scirocco.models.lda.doubling import Doubling, joint_likelihood
-from scirocco.models.lda.pace import Paced
-from scirocco.models.lda.warm_up import TOKENS, WarmUp
+from scirocco.counts.estimators import KeptCounts
+from scirocco.counts.packing import Arrays, nested, packed, unpack_into
+from scirocco.models.lda.held_out import HeldOut, held_out_size
+from scirocco.models.lda.start.doubling import Doubling, joint_likelihood
+from scirocco.models.lda.start.em import TOKENS, StochasticEM
+from scirocco.models.lda.time_limited import TimeLimited
 from scirocco.run.checkpoint import part
 
 COST, COST_OF_TOPIC = 3.0, 0.04  # of a token in EM over one in a sweep, measured with 10 to 200 topics
@@ -37,6 +38,7 @@ FEWEST = 64  # minibatches of EM, without which its topics are worse than none: 
 RACED, SHARE = 1 / 4, 1 / 2  # of the search, after which the race and EM are over
 ENOUGH = 32  # sweeps that must be left for doubling after EM, which takes about half of them
 SETTLE = 8  # sweeps before two starts are compared
+NUMBERS = ("phase", "passes", "spent", "likely", "read", "raced")  # that change
 
 
 class Phase(IntEnum):
@@ -50,7 +52,7 @@ class Phase(IntEnum):
     DONE = 5
 
 
-class Search(Paced):
+class Race(TimeLimited):
     """The search of one chain, on the ``kept`` assignments of ``documents``, which are in random order.
 
     ``starts`` says where the tokens of each document begin; ``alpha`` is padded as the table of counts is; ``passes``
@@ -58,25 +60,25 @@ class Search(Paced):
     """
 
     def __init__(
-        self, documents: Documents, kept: Kept, starts: np.ndarray, alpha: np.ndarray, beta: np.ndarray, *, seed: int,
-        chain: int, passes: float, threads: int | None,
+        self, documents: Documents, kept: KeptCounts, starts: np.ndarray, alpha: np.ndarray, beta: np.ndarray, *,
+        seed: int, chain: int, passes: float, threads: int | None,
     ) -> None:  # fmt: skip
         self.kept, self.starts, self.alpha, self.beta, self.passes = kept, starts, alpha, beta, passes
         self.size = documents.size
         self._common: dict[str, Any] = {"seed": seed, "chain": chain, "threads": threads}
-        aside = put_aside(self.size, int(starts[-1]))
-        self.aside = Aside(kept.codes, starts, self.size - aside) if aside else None
+        aside = held_out_size(self.size, int(starts[-1]))
+        self.aside = HeldOut(kept.codes, starts, self.size - aside) if aside else None
         self.spent = 0.0  # on what came before the doubling
         self.likely, self.chosen = -np.inf, np.empty(0, kept.labels.dtype)  # what EM led to
         self.read = 0  # documents
         self._documents: Documents | None = documents
-        self.warm: WarmUp | None = None
+        self.em: StochasticEM | None = None
         self.cost = COST + COST_OF_TOPIC * kept.rows
         self.raced = False
         self.phase = Phase.DOUBLE
         if passes > 0 and self.aside is not None:  # documents enough to say when EM is over
             self.phase = Phase.EXPECT
-            self.warm = self._fresh_warm_up()
+            self.em = self._fresh_em()
             self.doubling = self._fresh_doubling(passes, begin=1)
         else:
             self.doubling = self._fresh_doubling(passes)
@@ -86,8 +88,8 @@ class Search(Paced):
             self.kept, self.starts, self.alpha, self.beta, passes=passes, aside=self.aside, **self._common, **more
         )  # fmt: skip
 
-    def _fresh_warm_up(self) -> WarmUp:
-        return WarmUp(
+    def _fresh_em(self) -> StochasticEM:
+        return StochasticEM(
             int(self.starts[-1]), self.size, self.alpha[: self.kept.rows], self.beta, passes=np.inf,
             aside=self.aside, **self._common,
         )  # fmt: skip
@@ -100,7 +102,7 @@ class Search(Paced):
     @property
     def work(self) -> float:  # type: ignore[override]
         """In sweeps over all documents."""
-        return self.spent + (self.cost * self.warm.work if self.warm else 0.0) + self.doubling.work
+        return self.spent + (self.cost * self.em.work if self.em else 0.0) + self.doubling.work
 
     def step(self) -> None:
         """A minibatch of EM, or a quarter of a sweep."""
@@ -125,34 +127,34 @@ class Search(Paced):
 
     def _behind(self) -> bool:
         """Whether it is the turn of doubling in the race."""
-        assert self.warm is not None
-        return self._racing() and self.doubling.work < self.cost * self.warm.work and not self.doubling.done
+        assert self.em is not None
+        return self._racing() and self.doubling.work < self.cost * self.em.work and not self.doubling.done
 
     def _expect(self) -> None:
         """A minibatch of the documents that are not put aside, again and again."""
-        assert self.warm is not None
+        assert self.em is not None
         assert self._documents is not None
         assert self.aside is not None
         end = self.size - self.aside.size
         most = int(np.searchsorted(self.starts, self.starts[self.read] + TOKENS))
         stop = min(end, self.read + max(1, end // 8), max(self.read + 1, most))
-        self.warm.step(self._documents.take(slice(self.read, stop)))
+        self.em.step(self._documents.take(slice(self.read, stop)))
         self.read = stop % end
 
     def _move_on(self) -> None:
         """To the next phase, if this one is over."""
         doubling = self.doubling
         if self.phase == Phase.EXPECT:
-            assert self.warm is not None
-            if self._racing() and (self.warm.done or self.share > RACED) and not self._behind():
+            assert self.em is not None
+            if self._racing() and (self.em.done or self.share > RACED) and not self._behind():
                 self._judge()
-            if self.phase == Phase.EXPECT and self.warm.steps < FEWEST and self.share > SHARE:
+            if self.phase == Phase.EXPECT and self.em.steps < FEWEST and self.share > SHARE:
                 self._give_up()
-            elif self.phase == Phase.EXPECT and (self.warm.done or self.share > SHARE):
+            elif self.phase == Phase.EXPECT and (self.em.done or self.share > SHARE):
                 self._assign()
         elif self.phase == Phase.ASSIGN and doubling.done:
             self._lend(-1)
-            self.warm, self.spent, self._documents = None, self.work - doubling.work, None
+            self.em, self.spent, self._documents = None, self.work - doubling.work, None
             self.phase = Phase.SETTLE if self.passes - self.work > ENOUGH + 2 * SETTLE else Phase.DONE
             doubling.sweeps = doubling.quarter = 0
         elif self.phase == Phase.SETTLE and doubling.sweeps == SETTLE:
@@ -169,17 +171,17 @@ class Search(Paced):
 
     def _judge(self) -> None:
         """Who of the two goes on."""
-        assert self.warm is not None
+        assert self.em is not None
         assert self.aside is not None
         self.raced = True
-        known = self.aside.score(self.warm.phi(self.aside.columns), self.warm.alpha)
+        known = self.aside.score(self.em.phi(self.aside.columns), self.em.alpha)
         if self.doubling.have and self.doubling.outlook(self.aside) > known:
-            self.spent, self.warm, self._documents = self.work - self.doubling.work, None, None
+            self.spent, self.em, self._documents = self.work - self.doubling.work, None, None
             self.phase = Phase.DOUBLE
 
     def _give_up(self) -> None:
         """EM came to nothing: doubling alone, with what is left."""
-        self.spent, self.warm, self._documents = self.work, None, None
+        self.spent, self.em, self._documents = self.work, None, None
         self._begin_again(self.passes - self.spent)
         self.phase = Phase.DOUBLE
 
@@ -199,15 +201,15 @@ class Search(Paced):
 
     def _lend(self, sign: int) -> None:
         """The counts of EM, while they are needed, are those of documents that nobody has."""
-        if self.warm is not None:
-            counts = np.rint(self.warm.counts.read()).astype(np.int32) * np.int32(sign)
+        if self.em is not None:
+            counts = np.rint(self.em.counts.read()).astype(np.int32) * np.int32(sign)
             self.kept.used[:] += counts
             self.kept.totals[:] += counts.sum(axis=0)
 
     def topics(self) -> np.ndarray:
         """What is found so far, topics x words."""
-        if self.phase == Phase.EXPECT and self.warm is not None:
-            return self.warm.phi().T
+        if self.phase == Phase.EXPECT and self.em is not None:
+            return self.em.phi().T
         parameter = self.kept.used + self.beta[:, None]
         return np.asarray(parameter / parameter.sum(axis=0), np.float32).T
 
@@ -235,30 +237,28 @@ class Search(Paced):
 
     def begin_after(self, documents: int) -> None:
         """So many documents have topics already: only the others are assigned, given those."""
-        self.warm, self.phase, self._documents = None, Phase.DOUBLE, None
+        self.em, self.phase, self._documents = None, Phase.DOUBLE, None
         self.doubling.begin_after(documents)
         if self.doubling.done:
             self.phase = Phase.DONE
 
-    def pack(self) -> dict[str, np.ndarray]:
+    def pack(self) -> Arrays:
         """The place in the search; assignments are packed by whoever owns them."""
-        place = np.array([self.phase, self.passes, self.spent, self.likely, self.read, self.raced])
-        parts = {"doubling": self.doubling.pack()} | ({"warm_up": self.warm.pack()} if self.warm else {})
-        inner = {f"{kind}/{name}": array for kind, kept in parts.items() for name, array in kept.items()}
-        return {"place": place, "chosen": self.chosen} | inner
+        inner = {"doubling": self.doubling.pack()} | ({"em": self.em.pack()} if self.em else {})
+        return packed(self, NUMBERS) | {"chosen": self.chosen} | nested(**inner)
 
-    def unpack(self, arrays: dict[str, np.ndarray]) -> None:
+    def unpack(self, arrays: Arrays) -> None:
         """The inverse of ``pack``, once the assignments are there: they are counted again."""
-        phase, self.passes, self.spent, self.likely, read, raced = map(float, arrays["place"])
-        self.phase, self.read, self.raced = Phase(int(phase)), int(read), bool(raced)
+        unpack_into(self, NUMBERS, arrays)
+        self.phase = Phase(self.phase)
         self.chosen = arrays["chosen"].copy()
         self.doubling.unpack(part(arrays, "doubling"))
         self.kept.clear()
         self.kept.add(0, self.starts[self.doubling.have])
-        warm = part(arrays, "warm_up")
-        self._documents = self._documents if warm else None
-        self.warm = self._fresh_warm_up() if warm else None
-        if self.warm is not None:
-            self.warm.unpack(warm)
+        em = part(arrays, "em")
+        self._documents = self._documents if em else None
+        self.em = self._fresh_em() if em else None
+        if self.em is not None:
+            self.em.unpack(em)
             if self.phase == Phase.ASSIGN:
                 self._lend(1)
