@@ -3,6 +3,7 @@
 import hashlib
 import importlib
 import os
+import signal
 import tempfile
 from pathlib import Path
 
@@ -34,6 +35,14 @@ def _spare_maps():
 
 
 @pytest.fixture(autouse=True)
+def _ctrl_c_raises():
+    """As in a terminal; a process that was started in the background ignores it, and so would its children."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(autouse=True)
 def _no_bias_report(request, monkeypatch):
     """Where it is not looked at: its program is a third of what a run compiles. Marked tests have it."""
     if request.path.parent.name in ("law", "models", "batches", "estimators") and "bias_report" not in request.keywords:
@@ -51,13 +60,13 @@ def load(monkeypatch):
 
 @pytest.fixture
 def play(load, monkeypatch, capsys, tmp_path):
-    """Run an experiment's ``main`` in short mode and check its report: (module, results, claims)."""
+    """Run an experiment's ``main`` in a mode and check its report: (module, results, claims)."""
 
-    def run(name):
+    def run(name, mode="short"):
         module = load(name)
-        found = module.run("short")
+        found = module.run(mode)
         monkeypatch.setattr(module, "run", lambda mode: found)
-        module.main(["--mode", "short", "--output", str(tmp_path / "pictures")])
+        module.main(["--mode", mode, "--output", str(tmp_path / "pictures")])
         printed, claims = capsys.readouterr().out, module.check(found)
         assert module.table(found) in printed
         for claim, holds, evidence in claims:

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 
 import jax
@@ -19,6 +18,7 @@ import pytest
 import xarray as xr
 
 import scirocco as sc
+from scirocco.gradient.engine import GradientEngine
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(2.0, 1.0, (200, 2)).astype(np.float32)
@@ -87,11 +87,11 @@ def test_the_same_seed_gives_the_same_draws_and_another_does_not():
 
 def test_a_chain_does_not_depend_on_how_it_is_cut_into_chunks(monkeypatch):
     from scirocco.gradient import engine
-    from scirocco.run import runner
+    from scirocco.run import group
 
     whole = sc.sample(TARGET, SGLD, START, thin=3, **FAST)
     monkeypatch.setattr(engine, "DRAW_BYTES", 7 * 16)
-    monkeypatch.setattr(runner, "CHUNK_SECONDS", 1e-4)
+    monkeypatch.setattr(group, "CHUNK_SECONDS", 1e-4)
     cut = sc.sample(TARGET, SGLD, START, thin=3, **FAST)
     np.testing.assert_array_equal(theta(whole), theta(cut))
     np.testing.assert_allclose(whole.mean["theta"], cut.mean["theta"], rtol=1e-6)
@@ -156,9 +156,9 @@ def test_cyclical_records_the_sampling_stage_only():
 def test_nothing_is_compiled_between_chunks(monkeypatch):
     """One program serves burn-in, all chunks, the partial last one, and blocks of data from disk."""
     from scirocco.gradient.engine import _loop
-    from scirocco.run import runner
+    from scirocco.run import group
 
-    monkeypatch.setattr(runner, "CHUNK_SECONDS", 1e-3)
+    monkeypatch.setattr(group, "CHUNK_SECONDS", 1e-3)
     before = _loop._cache_size()
     trace = sc.sample(TARGET, SGLD, START, num_samples=301, burn_in=137, thin=7, batch_size=20, estimator=sc.SVRG(97))
     assert trace.count == 301
@@ -367,7 +367,7 @@ def test_an_error_in_the_middle_of_a_run_keeps_the_draws(tmp_path):
                 target, sc.SGLD(1e-6), START, num_samples=5000, burn_in=0, batch_size=10, chains=1, path=path, seed=2
             )
         assert caught.value.trace.count > 50
-        assert "ValueError" in caught.value.trace.stopped
+        assert "ValueError" in caught.value.trace.stopped.text
     assert sc.Trace.load(tmp_path / "run").count == caught.value.trace.count
 
 
@@ -423,29 +423,26 @@ def test_a_divergence_on_disk_can_be_loaded(tmp_path):
             TARGET, sc.SGLD(0.0102), START + 1, num_samples=10_000, burn_in=0, batch_size=1.0, path=tmp_path / "run"
         )
     trace = sc.Trace.load(tmp_path / "run")
-    assert trace.stopped.startswith("diverged")
+    assert trace.stopped.kind == "diverged"
     assert np.isfinite(theta(trace)).all()
 
 
-def test_ctrl_c_keeps_everything_and_resume_goes_on(tmp_path):
-    whole = sc.sample(TARGET, SGLD, START, num_samples=400_000, burn_in=10, batch_size=20, chains=1, seed=5)
+def test_ctrl_c_keeps_everything_and_resume_goes_on(tmp_path, monkeypatch):
+    settings = {"num_samples": 4000, "burn_in": 10, "batch_size": 20, "chains": 1, "seed": 5}
+    whole = sc.sample(TARGET, SGLD, START, **settings)
+    advance, calls = GradientEngine.advance, []
 
-    def press():
-        while not (tmp_path / "run" / "chains-0" / "checkpoint.json").is_file():
-            time.sleep(0.01)
-        time.sleep(0.3)
-        os.kill(os.getpid(), signal.SIGINT)
+    def pressing(*given):
+        calls.append(1)
+        if len(calls) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return advance(*given)
 
-    timer = threading.Thread(target=press)
-    timer.start()
-    trace = sc.sample(
-        TARGET, SGLD, START, num_samples=400_000, burn_in=10, batch_size=20, chains=1, seed=5, path=tmp_path / "run"
-    )
-    timer.join()
-    if trace.stopped is None:
-        pytest.fail("the run ended before it could be interrupted: make it longer")
-    assert trace.stopped.startswith("interrupted at step")
-    assert 0 < trace.count < 400_000
+    monkeypatch.setattr(GradientEngine, "advance", pressing)
+    trace = sc.sample(TARGET, SGLD, START, **settings, path=tmp_path / "run")
+    assert trace.stopped.text.startswith("interrupted at step")
+    assert 0 < trace.count < 4000
+    assert len(calls) == 3
     np.testing.assert_array_equal(theta(trace), theta(whole)[:, : trace.count])
     resumed = sc.resume(tmp_path / "run", TARGET)
     assert resumed.stopped is None
@@ -463,7 +460,7 @@ SCRIPT = """
     np.save(sys.argv[1] + "/x.npy", x)
     data = sc.batches.MemoryMapped(sys.argv[1] + "/x.npy", block_bytes=60 * 8)
     target = sc.Target(lambda m: -0.5 * jnp.sum(m**2), lambda m, x: -0.5 * jnp.sum((x - m) ** 2), data)
-    sc.sample(target, sc.SGNHT(0.01, diffusion=5.0), jnp.zeros(2), num_samples=5_000_000, burn_in=10, thin=2,
+    sc.sample(target, sc.SGNHT(0.01, diffusion=5.0), jnp.zeros(2), num_samples=10**9, burn_in=10, thin=2,
               batch_size=20, estimator=sc.SVRG(1000), chains=2, seed=5, path=sys.argv[1] + "/run",
               checkpoint_seconds=0.2)
 """
@@ -475,12 +472,11 @@ def test_resume_after_kill_is_bit_exact(tmp_path):
     Every 1000 steps of 500 draws have a refresh: there are two before the kill at least, and one after it.
     """
     process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(SCRIPT), str(tmp_path)])
-    deadline = time.time() + 120
-    while time.time() < deadline and process.poll() is None:
+    while process.poll() is None:
         if (tmp_path / "run" / "run.json").is_file() and sc.Trace.load(tmp_path / "run").count > 1000:
             break
-        time.sleep(0.1)
-    assert process.poll() is None, "the run ended or never got far enough"
+        time.sleep(0.1)  # not to take the time of the run
+    assert process.poll() is None, "the run ended"
     process.kill()
     process.wait()
 
@@ -493,7 +489,7 @@ def test_resume_after_kill_is_bit_exact(tmp_path):
     whole = sc.sample(target, sc.SGNHT(0.01, diffusion=5.0), START, num_samples=wanted, **settings)
     np.testing.assert_array_equal(theta(partial), theta(whole)[:, : partial.count])
 
-    # Go on, but only as far as the comparison reaches: the run was made for five million draws.
+    # Go on, but only as far as the comparison reaches: the run was made for a billion draws.
     import scirocco.run.checkpoint as files
 
     meta = files.read_json(tmp_path / "run" / "run.json")

@@ -6,7 +6,7 @@ here are frozen dataclasses, so a checkpoint can name them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -28,6 +28,7 @@ class Decreasing:
     """
 
     step_size: float
+    _: KW_ONLY
     tau: float = 1000.0
     kappa: float = 0.55
 

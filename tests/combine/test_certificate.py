@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
 import jax.numpy as jnp
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 import scirocco as sc
-from scirocco.combine import Certificate, certify, diagnose
+from scirocco.combine import Certificate, certificate, certify, diagnose
 
 N, D = 5000, 3
 ROWS = np.random.default_rng(0).normal([1.0, -2.0, 0.5], [1.0, 2.0, 0.5], (N, D)).astype(np.float32)
@@ -213,3 +214,16 @@ def test_what_a_certificate_cannot_take_is_said():
         certify(TARGET, {"zz": exact()["m"]})
     with pytest.raises(ValueError, match=r"one of them is theta \(3,\)"):
         certify(TARGET, exact()["m"])
+
+
+def test_weights_are_smoothed_by_either_arviz(monkeypatch):
+    """Of Pareto weights k-hat is their shape; the reciprocals have a light tail."""
+    logs = 0.7 * np.random.default_rng(0).exponential(size=4000)
+    found = [certificate._smoothed(sign * logs) for sign in (1, -1)]
+    monkeypatch.setitem(sys.modules, "arviz", None)
+    for (weights, k), sign in zip(found, (1, -1), strict=True):
+        smoothed, other = certificate._smoothed(sign * logs)
+        assert other == pytest.approx(k, abs=0.02)
+        assert k > 0.5 if sign == 1 else k < 0.1
+        np.testing.assert_allclose(smoothed.sum(), 1)
+        np.testing.assert_allclose(np.sort(smoothed)[:3000], np.sort(weights)[:3000], rtol=0.02)

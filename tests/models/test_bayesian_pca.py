@@ -123,7 +123,7 @@ def test_the_posterior_is_that_of_exact_geodesic_monte_carlo():
 
 def test_minibatches_leave_the_sds_as_the_fisher_information_has_them(large):
     model, x, _ = large
-    assert model.trace_.meta["settings"]["batch_size"] < len(x) / 4
+    assert model.trace_.description.settings.batch_size < len(x) / 4
     s, e, n = np.sqrt(model.explained_variance_ - model.noise_variance_), np.sqrt(model.noise_variance_), len(x)
     outside = np.linalg.svd(model.subspace_)[2][3:]  # directions that no column spans
     across = np.einsum("nfk,of->nok", model._draws("loadings"), outside).std(axis=0)
@@ -199,7 +199,7 @@ def test_of_equal_scales_the_subspace_is_known_and_directions_are_not():
     root = np.linalg.cholesky(np.cov(plane.T))
     x = x + (plane @ np.linalg.inv(root).T * np.sqrt(10) - plane) @ loadings[:, :2].T
     model = BayesianPCA(2, n_draws=500, random_state=0).fit(x)
-    assert model.trace_.meta["settings"]["batch_size"] == 600  # minibatches would heat columns that turn freely
+    assert model.trace_.description.settings.batch_size == 600  # minibatches would heat columns that turn freely
     angles = model.posterior_.mean(("chain", "draw"))
     assert np.all(angles["subspace_angles"] < 0.06)
     assert np.all(angles["column_angles"] > 0.25)  # uniform up to 45 degrees would have 0.39
@@ -278,8 +278,9 @@ def test_a_run_that_was_stopped_goes_on(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_budget_of_time_ends_the_run():
+def test_a_budget_of_time_ends_the_run(ticking):
     x, _ = rows(80, 4, [2.0])
+    ticking(0.1)
     model = BayesianPCA(1, n_draws=10**6, n_chains=1, burn_in=0, thin=1, max_seconds=2.0, random_state=0).fit(x)
     assert 1 < model.posterior_.sizes["draw"] < 10**6
     assert np.isfinite(model.score(x))

@@ -189,7 +189,7 @@ def test_the_matrix_is_left_alone():
     assert sc.LDA(1, max_iter=3, random_state=0).fit(twice).word_counts_[0] == 300
 
 
-def test_an_interrupted_fit_keeps_the_chains_that_ran(planted, monkeypatch):
+def test_an_interrupted_fit_keeps_the_chains_that_ran(planted, monkeypatch, ticking):
     from scirocco.models.lda.memory import KeptGibbs
 
     step, calls = KeptGibbs.step, []
@@ -201,11 +201,12 @@ def test_an_interrupted_fit_keeps_the_chains_that_ran(planted, monkeypatch):
         step(chain)
 
     monkeypatch.setattr(KeptGibbs, "step", interrupting)
+    ticking(0.5)
     with pytest.warns(UserWarning, match="fit was interrupted"):
         model = sc.LDA(4, alpha=0.2, beta=0.1, max_iter=10**6, n_chains=3, n_jobs=1, random_state=0).fit(planted[2])
-    assert 4000 <= len(calls) < 40_000  # the chunk, of half a second at most, is finished
+    assert 4000 <= len(calls) < 4010  # the chunk, of half a second at most, is finished
     assert model.posterior_.sizes["chain"] == len({int(c) for c in model.posterior_["chain"]})
-    assert model.trace_.stopped.startswith("interrupted")
+    assert model.trace_.stopped.kind == "interrupted"
     assert model.perplexity(planted[2][:50]) < 0.7 * model.unigram_perplexity(planted[2][:50])
 
 
@@ -278,15 +279,15 @@ def test_weights_that_explode_are_named(planted):
     assert np.all(np.isfinite(caught.value.trace.posterior["topics"]))
 
 
-def test_a_time_budget_stops_fit_with_what_it_has(planted):
-    sc.LDA(4, max_iter=4, random_state=0).fit(planted[2])  # compiled
-    model = sc.LDA(4, max_iter=10**6, max_seconds=1.0, random_state=0).fit(planted[2])
-    assert model.seconds_ < 5
-    assert model.n_iter_ < 10**6
+def test_a_time_budget_stops_fit_with_what_it_has(planted, ticking):
+    ticking(0.001)
+    model = sc.LDA(4, max_iter=10**6, max_seconds=1.0, n_jobs=1, random_state=0).fit(planted[2])
+    assert model.seconds_ < 1.1
+    assert 10 < model.n_iter_ < 1000  # one look at a step, at the least
     assert model.perplexity(planted[2][:20]) > 1
     with pytest.warns(UserWarning, match="before the sampler began"):
         at_once = sc.LDA(4, max_seconds=1e-6, random_state=0).fit(planted[2])
-    assert "time budget" in at_once.trace_.stopped
+    assert at_once.trace_.stopped.kind == "budget"
     np.testing.assert_allclose(at_once.components_.sum(axis=1), 1, rtol=1e-5)
 
 

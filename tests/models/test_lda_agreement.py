@@ -103,9 +103,10 @@ def test_a_stream_says_that_nothing_is_measured(counts):
     assert "not measured" in str(model.summary(2))
 
 
-def test_chains_on_disk_that_recorded_nothing_are_no_draws(counts, tmp_path, monkeypatch):
+def test_chains_on_disk_that_recorded_nothing_are_no_draws(counts, tmp_path, monkeypatch, ticking):
     from scirocco.models.lda.engine import TopicEngine
 
+    ticking(0.001)
     record = TopicEngine._record
     monkeypatch.setattr(TopicEngine, "_record", lambda self, s: record(self, s) if self.chains.start != 1 else None)
     with warnings.catch_warnings():

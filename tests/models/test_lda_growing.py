@@ -172,7 +172,8 @@ def test_a_failed_update_changes_nothing():
         fitted().update(["the wind"])
 
 
-def test_a_fit_that_stopped_in_its_search_cannot_be_updated():
+def test_a_fit_that_stopped_in_its_search_cannot_be_updated(ticking):
+    ticking(0.001)
     with pytest.warns(UserWarning, match="before the sampler began"):
         model = sc.LDA(3, max_seconds=1e-6, random_state=0).fit(OLD)
     with pytest.raises(ValueError, match="before every document had its topics"):

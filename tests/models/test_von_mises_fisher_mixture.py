@@ -68,7 +68,7 @@ def settled(model, rows, trace):
 
 @pytest.mark.slow
 @parametrize_with_checks(
-    [VonMisesFisherMixture(normalize=True, sampler=sc.GeodesicSGHMC(1e-3), n_chains=1, **QUICK)],
+    [VonMisesFisherMixture(normalize=True, sampler=sc.SGGMC(1e-3), n_chains=1, **QUICK)],
     expected_failed_checks=lambda _: {"check_estimators_dtypes": "one of its rows is zero, which has no direction"},
 )
 def test_scikit_learn_compatibility(estimator, check):
@@ -223,7 +223,7 @@ def test_chains_from_different_arrangements_have_one_posterior(fitted):
         return {name: values[order] for name, values in start.params.items()}
 
     trace = sc.sample(
-        model.target(model._rows(rows, reset=False)), sc.GeodesicSGHMC(0.02, friction=15.0), permuted,
+        model.target(model._rows(rows, reset=False)), sc.SGGMC(0.02, friction=15.0), permuted,
         num_samples=800, burn_in=300, thin=10, batch_size=len(rows), chains=6, seed=0, progress=False,
     )  # fmt: skip
     first = trace.posterior["means"].values[:, -1, 0, 2] > 0.5
@@ -298,11 +298,11 @@ def test_densities_have_mass_one(dimension):
 
 def test_labels_are_drawn_by_membership(fitted):
     model, rows, labels = fitted
-    found = model.sample_labels(rows, most=2000)
+    found = model.sample_labels(rows, max_draws=2000)
     assert found.shape == (2000, len(rows))
     chances = softmax(next(model._log_densities(rows, 2000)), axis=2)[..., 1].mean(axis=1)
     assert np.abs(found.mean(axis=0) - chances).max() < 4 * 0.5 / np.sqrt(2000)
-    np.testing.assert_array_equal(found, model.sample_labels(rows, most=2000))
+    np.testing.assert_array_equal(found, model.sample_labels(rows, max_draws=2000))
     point = model.point_partition(rows)
     assert adjusted_rand_score(labels, point.labels) > 0.8
     assert sc.partitions.expected_loss(model.sample_labels(rows), point.labels) == pytest.approx(point.expected_loss)
@@ -348,8 +348,9 @@ def test_a_model_survives_a_file(fitted, tmp_path):
         again.predict(np.eye(4))
 
 
-def test_a_budget_of_time_ends_the_run():
+def test_a_budget_of_time_ends_the_run(ticking):
     rows, _ = overlapping()
+    ticking(0.1)
     model = VonMisesFisherMixture(2, n_draws=10**6, burn_in=10, max_seconds=0.5, random_state=0).fit(rows)
     assert 2 <= model.posterior_.sizes["draw"] < 10**6
     assert model.estimator is None
@@ -406,8 +407,8 @@ def test_more_bad_input(fitted):
         model.point_partition(rows, loss="none")
     with pytest.raises(ValueError, match="level must lie"):
         model.cluster_sizes(rows, level=1.0)
-    with pytest.raises(ValueError, match="most must be a whole number"):
-        model.sample_labels(rows, most=0)
+    with pytest.raises(ValueError, match="max_draws must be a whole number"):
+        model.sample_labels(rows, max_draws=0)
 
 
 def test_equal_rows():

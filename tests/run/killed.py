@@ -1,8 +1,18 @@
-"""Runs of every kind, to be killed at any moment: ``python killed.py KIND FOLDER`` begins one or goes on with it."""
+"""Runs of every kind, to be killed: ``python killed.py KIND FOLDER OPERATION DELAY`` begins one or goes on with it.
+
+The process kills itself DELAY seconds after it began that operation on the files in the folder, counted from 1. What a
+kill leaves behind is what was done to files before, so these are all moments that differ. Its clock goes on by a fixed
+amount at each look: chunks and checkpoints, and with them the operations, are the same on any machine.
+"""
 
 from __future__ import annotations
 
+import itertools
+import os
+import signal
 import sys
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -38,13 +48,13 @@ def gradient(path, begin):
     target, start = _target()
     if begin:
         return sc.sample(
-            target, sc.SGHMC(0.01, friction=5.0), start, num_samples=4000, burn_in=100, thin=8, batch_size=20, seed=5,
+            target, sc.SGHMC(0.01, friction=5.0), start, num_samples=1000, burn_in=100, thin=8, batch_size=20, seed=5,
             chains=3, group_size=2, path=path, checkpoint_seconds=OFTEN,
         ).posterior["theta"].values  # fmt: skip
     return sc.resume(path, target, checkpoint_seconds=OFTEN).posterior["theta"].values
 
 
-def stream(path, begin, draws=1000):
+def stream(path, begin):
     """From disk, with a thermostat and an estimator that is refreshed."""
     target, start = _target(None if path is None else path.parent)
     if path is None:
@@ -53,15 +63,10 @@ def stream(path, begin, draws=1000):
         target, start = _target(Path(tempfile.mkdtemp()))
     if begin:
         return sc.sample(
-            target, sc.SGNHT(0.01, diffusion=5.0), start, num_samples=draws, burn_in=10, thin=5, batch_size=20, seed=5,
+            target, sc.SGNHT(0.01, diffusion=5.0), start, num_samples=1000, burn_in=10, thin=5, batch_size=20, seed=5,
             estimator=sc.SVRG(300), chains=2, path=path, checkpoint_seconds=OFTEN,
         ).posterior["theta"].values  # fmt: skip
     return sc.resume(path, target, checkpoint_seconds=OFTEN).posterior["theta"].values
-
-
-def long_stream(path, begin):
-    """Each block of three steps is read and copied: what outlives twenty kills is too long for three."""
-    return stream(path, begin, draws=3000)
 
 
 def dirichlet(path, begin):
@@ -128,13 +133,28 @@ def model(path, begin):
     return fitted.posterior_["coef"].values
 
 
-LONGER = {"stream": "long_stream"}  # for many kills
-KINDS = {
-    f.__name__: f
-    for f in (gradient, stream, long_stream, dirichlet, lda, lda_stream, mixture, stochastic_mixture, model)
-}
+KINDS = {f.__name__: f for f in (gradient, stream, dirichlet, lda, lda_stream, mixture, stochastic_mixture, model)}
+OPERATIONS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir")
+TICK = 0.5  # seconds: chunks of the length that they begin with, about ten of them between two checkpoints
+
+
+def _die_at(folder: Path, operation: int, delay: float) -> None:
+    done = itertools.count(1)
+
+    def kill() -> None:
+        time.sleep(delay)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def watch(event: str, given: tuple) -> None:
+        if event in OPERATIONS and str(folder) in str(given[0]) and next(done) == operation:
+            threading.Thread(target=kill).start() if delay else kill()  # a thread that the end of the process waits for
+
+    sys.addaudithook(watch)
 
 
 if __name__ == "__main__":
     folder = Path(sys.argv[2])
+    ticks = itertools.count()
+    time.perf_counter = lambda: TICK * next(ticks)
+    _die_at(folder, int(sys.argv[3]), float(sys.argv[4]))
     KINDS[sys.argv[1]](folder, begin=not (folder / "run.json").is_file())

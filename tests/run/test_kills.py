@@ -1,15 +1,14 @@
-"""Runs of every kind, killed by SIGKILL at random moments and resumed, end with the draws of a run left alone."""
+"""Runs of every kind, killed at random operations on their files and resumed, end with the draws of one left alone."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from killed import KINDS, LONGER
+from killed import KINDS
 
 import scirocco as sc
 
@@ -18,40 +17,37 @@ SCRIPT = Path(__file__).with_name("killed.py")
 
 
 def killed_once(kind, folder, rng):
-    """Let the run go on for a random time after it is up, then kill it; True if it was still running."""
-    process = subprocess.Popen([sys.executable, str(SCRIPT), kind, str(folder)], stderr=subprocess.PIPE)
-    began, wait = time.time(), None
-    while process.poll() is None:
-        if wait is None and any(p.stat().st_mtime > began for p in folder.glob("chains-*/checkpoint.json")):
-            wait = time.time() + rng.uniform(0.0, 0.6)
-        limit = wait or began + rng.uniform(5.0, 90.0)  # some are killed before there is any checkpoint
-        if time.time() > limit:
-            process.kill()
-        time.sleep(0.01)
-    error = process.communicate()[1].decode()
-    assert process.returncode in (0, -9), error
-    return process.returncode == -9
+    """Let the run go on until it kills itself at a random operation on its files; True if it did."""
+    operation = round(np.exp(rng.uniform(0.0, np.log(300))))  # often in the first checkpoints, or before any
+    delay = rng.choice([0.0, rng.uniform(0.0, 0.005)])
+    command = [sys.executable, str(SCRIPT), kind, str(folder), str(operation), str(delay)]
+    ended = subprocess.run(command, stderr=subprocess.PIPE, check=False)
+    assert ended.returncode in (0, -9), ended.stderr.decode()
+    return ended.returncode == -9
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "kind",
-    [
-        pytest.param(kind, marks=pytest.mark.slow if kind in SLOW else ())
-        for kind in KINDS
-        if kind not in LONGER.values()
-    ],
+    [pytest.param(kind, marks=pytest.mark.slow if kind in SLOW else ()) for kind in KINDS],
 )
 def test_killed_runs_end_like_those_left_alone(kind, kills, tmp_path):
-    kind, rng = LONGER.get(kind, kind) if kills > 3 else kind, np.random.default_rng(kills)
+    rng = np.random.default_rng(kills)
     done = 0
-    for _ in range(3 * kills):
-        if done == kills or not killed_once(kind, tmp_path / "run", rng):
-            break
+    while done < kills and killed_once(kind, tmp_path / "run", rng):
         done += 1
     assert done >= min(kills, 3), "the run ended before it could be killed: make it longer"
-    found = KINDS[kind](tmp_path / "run", begin=False)
+    found = KINDS[kind](tmp_path / "run", begin=not (tmp_path / "run" / "run.json").is_file())
     np.testing.assert_array_equal(found, KINDS[kind](None, begin=True))
+    assert not list((tmp_path / "run").rglob("*.tmp"))
+
+
+def test_a_run_killed_while_it_says_what_it_is_starts_again(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".run.json.77.tmp").write_text("{")
+    codes = np.arange(9)
+    trace = sc.sample_dirichlet(codes, 0.1, sc.SCIR(0.1), num_samples=5, path=tmp_path / "run")
+    assert trace.count == 5
     assert not list((tmp_path / "run").rglob("*.tmp"))
 
 

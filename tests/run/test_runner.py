@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 import warnings
 
 import jax
@@ -72,21 +71,21 @@ def test_chains_of_counts_and_topics_do_not_depend_on_each_other():
 
 
 @pytest.mark.parametrize("kind", ["gradient", "dirichlet", "model"])
-def test_a_budget_of_seconds_ends_a_run_with_what_it_has(kind, tmp_path):
-    began = time.perf_counter()
+def test_a_budget_of_seconds_ends_a_run_with_what_it_has(kind, tmp_path, ticking):
+    ticking(0.02)
     if kind == "gradient":
         options = {"burn_in": 10, "batch_size": 20, "chains": 2, "path": tmp_path / "run"}
         trace = sc.sample(TARGET, SAMPLER, jnp.zeros(2), num_samples=10**8, collect=False, max_seconds=0.7, **options)
     elif kind == "dirichlet":
         codes = np.random.default_rng(0).integers(0, 9, 1000)
-        trace = sc.sample_dirichlet(codes, 0.1, sc.SCIR(0.1), num_samples=10**7, collect=False, max_seconds=0.7)
+        options = {"num_samples": 10**7, "burn_in": 10, "collect": False}
+        trace = sc.sample_dirichlet(codes, 0.1, sc.SCIR(0.1), max_seconds=0.7, **options)
     else:
         model = sc.LogisticRegression(sampler=sc.SGLD(1e-3), n_draws=10**6, max_seconds=0.7, random_state=0)
         trace = model.fit(X, X[:, 0] > 2).trace_
-    assert trace.stopped.startswith("the time budget of 0.7 s was used up at step")
+    assert trace.stopped.text.startswith("the time budget of 0.7 s was used up at step")
     assert 0 < trace.count < 10**6 if kind == "model" else 0 < trace.count < 10**8
-    assert 0.7 <= trace.seconds < 3
-    assert time.perf_counter() - began < 60
+    assert 0.7 <= trace.seconds < 1.0
     if kind == "gradient":
         longer = sc.resume(tmp_path / "run", TARGET, max_seconds=1.4)
         assert longer.count > trace.count
@@ -107,7 +106,7 @@ def test_steps_say_what_they_did():
     np.testing.assert_allclose(stats["step_size"], 0.01, rtol=1e-6)
     assert float(stats["kinetic_energy"].mean()) == pytest.approx(1.0, rel=0.2)  # T/2 a coordinate
     assert float(stats["gradient_norm"].min()) > 0
-    assert "sample_stats" in trace.to_arviz().groups()
+    assert "sample_stats" in trace.to_arviz()
     assert not sc.sample(TARGET, SAMPLER, jnp.zeros(2), collect=False, **FAST).sample_stats
 
 
@@ -142,21 +141,20 @@ def test_ctrl_c_while_compiling_is_not_lost(when):
     target = sc.Target(press, log_likelihood, X)
     trace = sc.sample(target, SAMPLER, jnp.zeros(2), num_samples=10**7, batch_size=20, chains=1, collect=False)
     assert press.calls >= when
-    assert trace.stopped.startswith("interrupted")
+    assert trace.stopped.kind == "interrupted"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.parametrize("when", [2, 5, 9])
 def test_ctrl_c_while_tuning_is_not_lost(when, tmp_path):
-    began, press = time.perf_counter(), Press(when)
+    press = Press(when)
     target = sc.Target(press, log_likelihood, X)
     try:
         trace = sc.sample(target, sc.SGLD("auto"), jnp.zeros(2), num_samples=100, batch_size=20, path=tmp_path / "run")
     except KeyboardInterrupt:
         pass
     else:  # it came when the tuning was as good as done
-        assert trace.stopped.startswith("interrupted")
-    assert time.perf_counter() - began < 60
+        assert trace.stopped.kind == "interrupted"
     assert press.calls >= when
     press.when = -1
     assert sc.resume(tmp_path / "run", target).count == 100
@@ -165,14 +163,14 @@ def test_ctrl_c_while_tuning_is_not_lost(when, tmp_path):
 
 
 @pytest.mark.parametrize(("sampler", "search"), [("gibbs", Search), ("scir", WarmUp)])
-def test_ctrl_c_reaches_topics(monkeypatch, sampler, search):
+def test_ctrl_c_reaches_topics(monkeypatch, sampler, search, ticking):
+    ticking(0.5)  # chunks of one step, as on a large corpus
     step, calls = search.step, []
 
     def pressing(*given):
         calls.append(1)
         if len(calls) == 3:
             signal.raise_signal(signal.SIGINT)
-        time.sleep(0.3 if len(calls) > 2 else 0.0)  # as long as a large corpus would take
         step(*given)
 
     monkeypatch.setattr(search, "step", pressing)
@@ -230,7 +228,7 @@ def test_resume_of_codes_refuses_what_it_would_ignore(tmp_path):
     for name, value in (("initial", np.ones(9)), ("blocks", [sc.Block("a", print)])):
         with pytest.raises(ValueError, match=f"has no {name}: leave it out"):
             sc.resume(tmp_path / "run", codes, **{name: value})
-    assert sc.resume(tmp_path / "run", codes, num_samples=9).meta["settings"]["threads"] == 1
+    assert sc.resume(tmp_path / "run", codes, num_samples=9).description.options.threads == 1
     with pytest.raises(ValueError, match="leave y out"):
         sc.resume(tmp_path / "run", codes, codes)
 

@@ -91,10 +91,11 @@ def test_scales_that_are_not_learnt_cost_steps():
     assert np.all(trace.sample_stats["step_size"] == np.float32(0.01))
 
 
-def test_runs_that_stop_while_they_adapt_go_on(tmp_path):
+def test_runs_that_stop_while_they_adapt_go_on(tmp_path, ticking):
     target, _ = stretched()
     sampler, settings = sc.NUTS(0.1, adaptation=60), {"num_samples": 40, "burn_in": 60, "chains": 2, "progress": False}
     whole = sc.sample(target, sampler, START, **settings)
+    ticking(0.1)
     part = sc.sample(target, sampler, START, path=tmp_path / "run", max_seconds=1e-6, **settings)
     assert part.stopped
     assert part.count < 40

@@ -89,7 +89,7 @@ class Strata(Batching):
 
 
 @dataclass(frozen=True, eq=False)
-class _Strata(Draw):
+class _Strata(Draw[tuple[()]]):
     """Numbers of rows and sizes are arguments of the program: strata that are found anew differ a little each time."""
 
     batch_size: int

@@ -201,14 +201,23 @@ def _parameters(draws: Any, like: Params) -> Any:
 
 def _smoothed(logs: np.ndarray) -> tuple[np.ndarray, float]:
     """Weights whose sum is 1, and k-hat; of nothing but infinities no weights."""
-    from arviz import psislw
-
     finite = np.isfinite(logs)
     if not finite.any():
         return np.full(logs.size, 1 / logs.size), np.inf
-    smoothed, k = psislw(np.where(finite, logs, logs[finite].min() - 700))
+    smoothed, k = _pareto_smoothed(np.where(finite, logs, logs[finite].min() - 700))
     weights = np.exp(np.asarray(smoothed) - np.max(smoothed))
     return weights / weights.sum(), float(k)
+
+
+def _pareto_smoothed(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Log weights and k-hat, by ArviZ 0.x or by what 1.x has in its place, which differ in the third digit of k-hat."""
+    try:
+        from arviz import psislw
+    except ImportError:
+        from arviz_stats.base import array_stats
+
+        return array_stats.psislw(-logs)  # it takes log likelihoods that are left out, the reciprocals of weights
+    return psislw(logs)
 
 
 def _limit(count: int) -> float:

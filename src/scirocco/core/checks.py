@@ -19,18 +19,8 @@ def require_count(name: str, value: object, least: int = 1, most: int = MOST) ->
         raise ValueError(f"{name} must be a whole number of at most {limit}; got {value!r}")
 
 
-def require_run(
-    num_samples: object, burn_in: object, thin: object, chains: object, checkpoint_seconds: float, collect: object,
-    max_seconds: float | None = None,
-) -> None:  # fmt: skip
-    """Reject settings of a run that no engine can take."""
-    for name, value, least in (
-        ("num_samples", num_samples, 1), ("burn_in", burn_in, 0), ("thin", thin, 1), ("chains", chains, 1)
-    ):  # fmt: skip
-        require_count(name, value, least)
-    if not isinstance(checkpoint_seconds, int | float) or not checkpoint_seconds >= 0:
-        raise ValueError(f"checkpoint_seconds must not be negative; got {checkpoint_seconds!r}")
-    require_budget(max_seconds)
+def require_collect(collect: object) -> None:
+    """Reject what says nothing of what to store of a draw."""
     if collect is not None and collect is not False and not callable(collect):
         raise TypeError(f"collect must be a function of what is sampled, None or False; got {collect!r}")
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,7 @@ import numpy as np
 from scirocco.core.clock import Clock
 from scirocco.run.engine import Chunk, Engine
 from scirocco.run.second_half import SecondHalf, Values
-from scirocco.run.store import Variable, Variables, ragged_names
-from scirocco.run.trace import STATS
+from scirocco.run.store import STATS, Store, Variable, Variables
 
 PASSES, SPEED = f"{STATS}passes", f"{STATS}tokens_per_second"
 SEARCH_SHARE = 0.4  # of a time budget, at most
@@ -40,8 +40,8 @@ class PassEngine(Engine):
     ) -> None:
         self._make, self.chains, self._passes, self._tokens = make, range(number, number + 1), float(passes), tokens
         small = np.dtype(np.float64)
-        self.variables = variables | {PASSES: Variable((), small), SPEED: Variable((), small)}
-        self.second_half = SecondHalf(draws, ragged_names(variables))
+        self.variables = variables | {name: Variable((), small, role="stats") for name in (PASSES, SPEED)}
+        self.second_half = SecondHalf(draws, self.variables)
         self.step, self.whole = 0, True
         self._due = 0.0  # passes at which the next record is made
         self._reason = ""
@@ -65,6 +65,11 @@ class PassEngine(Engine):
         done = self.chain.passes if self.chain is not None else 0.0
         sampled = self.chain is not None and self.chain.sampling and self.second_half.records
         return done, self._passes if sampled else max(self._passes, done + 1), "passes"
+
+    def open_store(self, folder: Path | None) -> Store:
+        """The second half of the records; they go to the folder at the end of the run."""
+        del folder
+        return self.second_half
 
     def start(self) -> None:
         """The chain at its start."""
@@ -90,7 +95,7 @@ class PassEngine(Engine):
                 self._due = chain.passes + chain.record_every
                 speed = (chain.passes - before) * self._tokens / max(time.perf_counter() - began, 1e-9)
                 self._record(speed)
-        return Chunk({}, 0, {}, {}, {}, finite)
+        return Chunk({}, finite=finite)
 
     def _pace(self, share: float) -> None:
         """The search gets its share of the time that was left when it began."""
@@ -105,7 +110,7 @@ class PassEngine(Engine):
 
     def locate(self) -> tuple[Chunk, str]:
         """What the sampler said; all records were made before."""
-        return Chunk({}, 0, {}, {}, {}), self._reason
+        return Chunk({}), self._reason
 
     # Keeping.
 

@@ -45,9 +45,9 @@ from scirocco.directional.bessel import ratio_and_slope
 from scirocco.estimators import ControlVariate
 from scirocco.manifolds import Sphere
 from scirocco.models.base import GradientModel, require_positive_setting
-from scirocco.models.home import Home
+from scirocco.models.fit_location import FitLocation
 from scirocco.models.inputs import validate_data
-from scirocco.samplers import GeodesicSGHMC
+from scirocco.samplers import SGGMC
 from scirocco.samplers.base import Sampler
 from scirocco.target import Target
 
@@ -83,7 +83,8 @@ class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         their logarithm.
     prior_mean, prior_concentration : m and kappa_0 of a vMF prior of the means; uniform by default.
     normalize : divide rows by their lengths; otherwise they must have length 1 to within 0.001.
-    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, verbose : the run; see
+    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose :
+        the run; see
         ``scirocco.models.base.GradientModel``. By default SGGMC with control variates around the mode.
 
     Attributes
@@ -111,7 +112,8 @@ class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         kappa_spread: float = 2.0, prior_mean: Any = None, prior_concentration: float = 0.0, normalize: bool = False,
         sampler: Any = None, estimator: Any = None, batch_size: int | float | None = None, n_draws: int = 250,
         burn_in: int = 300, thin: int = 5, n_chains: int = 4, max_seconds: float | None = None,
-        random_state: Any = None, verbose: bool = False,
+        random_state: Any = None, measure_bias: bool = True,
+        verbose: bool = False,
     ) -> None:  # fmt: skip
         self.n_components = n_components
         self.alpha = alpha
@@ -129,6 +131,7 @@ class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         self.n_chains = n_chains
         self.max_seconds = max_seconds
         self.random_state = random_state
+        self.measure_bias = measure_bias
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, *, path: str | Path | None = None) -> VonMisesFisherMixture:
@@ -136,9 +139,9 @@ class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
 
         With a ``path`` draws and checkpoints go to that folder, for ``scirocco.resume(path, X)``.
         """
-        return self._fit(X, y, Home.of(path))
+        return self._fit(X, y, FitLocation.of(path))
 
-    def _fit(self, X: Any, y: Any, home: Home) -> VonMisesFisherMixture:
+    def _fit(self, X: Any, y: Any, location: FitLocation) -> VonMisesFisherMixture:
         del y
         self._check_run()
         require_count("n_components", self.n_components)
@@ -147,19 +150,19 @@ class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         prior = self._prior(X.shape[1])
         if len(X) < self.n_components:
             raise ValueError(f"n_components is {self.n_components}, but X has n_samples = {len(X)}")
-        seed = home.seed(self.random_state)
-        start = None if home.begun else _mode(X, self.n_components, prior, generator(seed, Purpose.MIXTURE_SEARCH))
-        self._run(self.target(X), start, prior, home, seed)
+        seed = location.seed(self.random_state)
+        start = None if location.begun else _mode(X, self.n_components, prior, generator(seed, Purpose.MIXTURE_SEARCH))
+        self._run(self.target(X), start, prior, location, seed)
         self._settle()
         return self
 
-    def _run(self, target: Target, start: Mixture | None, prior: Prior, home: Home, seed: int) -> None:
+    def _run(self, target: Target, start: Mixture | None, prior: Prior, location: FitLocation, seed: int) -> None:
         """The chains, with control variates around the mode if nothing else was asked for."""
         if start is None:  # a run that goes on knows all this
-            return self._sample(target, {}, lambda: GeodesicSGHMC("auto"), home, seed=seed)
+            return self._sample(target, {}, lambda: SGGMC("auto"), location, seed=seed)
         free = self.sampler is None and self.estimator is None
         self._sample(
-            target, start.params, lambda: _scaled_sampler(start, prior, target.size), home, batch_size=BATCH,
+            target, start.params, lambda: _scaled_sampler(start, prior, target.size), location, batch_size=BATCH,
             estimator=ControlVariate(centre=start.params) if free else None, seed=seed,
         )  # fmt: skip
 
@@ -264,14 +267,14 @@ class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
 
     # Partitions.
 
-    def sample_labels(self, X: Any, *, most: int = DRAWS) -> np.ndarray:
-        """Draws of the components of rows, (draw, row), one for each of at most ``most`` draws of the parameters.
+    def sample_labels(self, X: Any, *, max_draws: int = DRAWS) -> np.ndarray:
+        """Draws of the components of rows, (draw, row), one for each of at most ``max_draws`` draws of the parameters.
 
         What ``scirocco.partitions`` takes; the methods below do so.
         """
-        require_count("most", most)
+        require_count("max_draws", max_draws)
         rng, found = generator(self._fixed_seed(), Purpose.MIXTURE_SAMPLE), []
-        for piece in self._log_densities(X, most):
+        for piece in self._log_densities(X, max_draws):
             reached = np.cumsum(softmax(piece, axis=2), axis=2)
             found.append(np.sum(reached[..., :-1] < rng.random(reached.shape[:2])[..., None], axis=2, dtype=np.int32))
         return np.concatenate(found).T
@@ -485,7 +488,7 @@ def _scaled_sampler(start: Mixture, prior: Prior, rows: int) -> Sampler:
         "means": (sizes * kappas * ratio + prior.dimension)[:, None],  # a uniform direction has entries of 1/d
         "log_kappas": sizes * change**2 * slope + (1 + away) / prior.spread**2,  # where the rows pull it, they hold it
     }
-    return GeodesicSGHMC(
+    return SGGMC(
         {name: np.float32(STEP / np.sqrt(value)) for name, value in precisions.items()},
         friction={name: np.float32(np.sqrt(value)) for name, value in precisions.items()},
     )

@@ -10,8 +10,7 @@ import numpy as np
 from scirocco.counts.passes import PassEngine
 from scirocco.models.dp_mixture.split_merge import MERGED, MERGES, SPLIT, SPLITS
 from scirocco.run.second_half import Values
-from scirocco.run.store import Variable
-from scirocco.run.trace import STATS
+from scirocco.run.store import STATS, Variable
 
 LABELS, SIZES, COUNTS, BASE = "labels", "sizes", "counts", "base"
 NUMBER, CONCENTRATION, DENSITY = "n_clusters", "concentration", "log_density"
@@ -37,7 +36,7 @@ class MixtureEngine(PassEngine):
             LABELS: Variable((rows,), whole, ("row",)),
             SIZES: Variable((), np.dtype(np.int64) if kept else small, ragged=True),
             COUNTS: Variable((features,), whole if kept else small, ragged=True),
-            ACCEPTED: Variable((), small),
+            ACCEPTED: Variable((), small, role="stats"),
         }
         super().__init__(make, number, variables, draws=draws, passes=passes, tokens=entries)
 

@@ -28,7 +28,7 @@ from scirocco.models.dp_mixture.results import Found, Results
 from scirocco.models.dp_mixture.search import STARTS
 from scirocco.models.dp_mixture.snapshots import log_predictive
 from scirocco.models.dp_mixture.stream import Stream
-from scirocco.models.home import Home
+from scirocco.models.fit_location import FitLocation
 from scirocco.models.inputs import COUNTS, names_of, refuse_text, validate_data
 from scirocco.run.trace import Summary, table_of
 from scirocco.simplex import SCIRCV, Exact, SimplexSampler
@@ -145,22 +145,22 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
         With a ``path`` draws and checkpoints go to that folder, and ``scirocco.resume(path, X)`` goes on with a fit
         that was interrupted or killed, bit for bit.
         """
-        return self._fit(X, y, Home.of(path))
+        return self._fit(X, y, FitLocation.of(path))
 
-    def _fit(self, X: Any, y: Any, home: Home) -> DirichletProcessMixture:
+    def _fit(self, X: Any, y: Any, location: FitLocation) -> DirichletProcessMixture:
         del y
         began = time.perf_counter()
         rows = self._rows(X, reset=True)
         self._settings(rows)
         kind = self.sampler
-        if isinstance(kind, str) and home.meta is not None:
-            kind = home.meta["sampler"]  # "auto" was decided when the run began
+        if isinstance(kind, str) and location.sampler is not None:
+            kind = location.sampler  # "auto" was decided when the run began
         elif isinstance(kind, str) and kind == "auto":
             kind = "collapsed" if rows.words.size < SEVERAL_THREADS else "gibbs"
         _require_countable(rows.word_counts())
         if not rows.tokens:
             raise ValueError("there is nothing in the rows: every count is 0, or every entry is missing")
-        fit_mixture(self, rows, kind, home)
+        fit_mixture(self, rows, kind, location)
         self._stream = None
         self.sampler_, self.rows_seen_ = kind if isinstance(kind, str) else type(kind).__name__, rows.size
         self.seconds_ = time.perf_counter() - began
@@ -207,7 +207,7 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
         law, counted = self.encoding_.law(self.base), self.encoding_.counted
         concentration = float(self._found.concentration[0, -1]) if hasattr(self, "_found") else None
         stream = Stream(
-            law, counted, partition_law(self, concentration), seed=Home().seed(self.random_state),
+            law, counted, partition_law(self, concentration), seed=FitLocation().seed(self.random_state),
             threads=self._threads, learn_base=self._base_way,
         )  # fmt: skip
         if hasattr(self, "_found"):

@@ -17,7 +17,7 @@ from scirocco.models.dp_mixture.partition import DirichletProcess, FiniteMixture
 from scirocco.models.dp_mixture.results import Found
 from scirocco.models.dp_mixture.search import MOVING, RANDOM_CLUSTERS
 from scirocco.models.dp_mixture.slice_sampler import SliceSampler
-from scirocco.models.home import Home
+from scirocco.models.fit_location import FitLocation
 from scirocco.run.trace import Trace
 from scirocco.simplex import SCIR, SCIRCV, SGRLD, Exact, SimplexSampler
 
@@ -35,9 +35,9 @@ DRAW_BYTES, MOST_DRAWS, FEWEST_DRAWS = 2**28, 100, 10  # of draws; how many if t
 TYPICAL_CLUSTERS = 50
 
 
-def fit_mixture(model: Any, rows: Documents, kind: Any, home: Home) -> None:
+def fit_mixture(model: Any, rows: Documents, kind: Any, location: FitLocation) -> None:
     """Run the chains of a model and set its fitted attributes."""
-    seed = home.seed(model.random_state)
+    seed = location.seed(model.random_state)
     workers = min(model.n_chains, model._threads)
     threads = max(1, model._threads // workers)
     draws = model.n_draws
@@ -53,7 +53,7 @@ def fit_mixture(model: Any, rows: Documents, kind: Any, home: Home) -> None:
     ]  # fmt: skip
     name = kind if isinstance(kind, str) else type(kind).__name__
     data = rows.fingerprint() | {"features": zlib.crc32(repr(model.encoding_.categories).encode())}
-    trace = home.run(engines, model, data, seed=seed, sampler=name, seconds=model.max_seconds, workers=workers)
+    trace = location.run(engines, model, data, seed=seed, sampler=name, seconds=model.max_seconds, workers=workers)
     keep(model, engines, trace)
 
 

@@ -24,7 +24,7 @@ from scirocco.core.checks import positive_array, require_count
 from scirocco.core.seeds import Purpose, generator
 from scirocco.corpora.documents import Documents
 from scirocco.corpora.store import Corpus
-from scirocco.models.home import Home
+from scirocco.models.fit_location import FitLocation
 from scirocco.models.lda.estimator import LDA
 from scirocco.models.lda.evaluation import completion_scores
 from scirocco.run.resume import resume
@@ -101,7 +101,7 @@ def choose_topics(
     if own:
         raise ValueError(f"{', '.join(sorted(own))} are chosen here: leave them out")
     reader = LDA(1)
-    seed, documents = Home().seed(random_state), reader._documents(X, reset=True)
+    seed, documents = FitLocation().seed(random_state), reader._documents(X, reset=True)
     held = max(1, min(int(HELD_OUT * documents.size), MOST_HELD_OUT))
     numbers = _candidates(candidates, documents.size - held)
     # Of short documents more tokens are scored, so that each has one or two.
@@ -149,7 +149,7 @@ def _candidates(candidates: Iterable[int], size: int) -> list[int]:
 def _gone_on(k: int, path: Path, train: Documents, seconds: float, settings: dict[str, Any]) -> LDA:
     """The fit of a candidate after so many seconds in all."""
     if not path.exists():
-        return LDA(k, max_seconds=seconds, **settings)._fit(train, None, Home.of(path))
+        return LDA(k, max_seconds=seconds, **settings)._fit(train, None, FitLocation.of(path))
     fitted: LDA = resume(path, train, max_seconds=seconds)
     return fitted
 

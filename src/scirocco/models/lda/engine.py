@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from scirocco.counts.passes import PassEngine
 from scirocco.models.lda.agreement import align
 from scirocco.run.moments import Moments
+from scirocco.run.result import GroupResult
 from scirocco.run.second_half import Values
 from scirocco.run.store import Draws, Variable
 
@@ -31,15 +33,25 @@ class TopicEngine(PassEngine):
         drawn = {TOPICS: self.chain.draw()} if draw else {}
         return {TOPICS: self.chain.mean()}, drawn
 
-    def arranged(self, draws: Sequence[Draws], moments: Sequence[Moments]) -> tuple[list[Draws], list[Moments]]:
+    def arranged(self, groups: Sequence[GroupResult]) -> list[GroupResult]:
         """The topics of all chains in the order of the first."""
-        orders = alignments(moments)
-        put, settled = [], []
-        for order, values, known in zip(orders, draws, moments, strict=True):
-            put.append({**values, TOPICS: values[TOPICS][:, :, order]})
-            tables = ({**t, TOPICS: t[TOPICS][:, order]} if t else t for t in (known.mean, known.square))
-            settled.append(Moments(known.count, *tables))
-        return put, settled
+        return [_ordered(group, order) for group, order in zip(groups, _alignments(groups), strict=True)]
+
+
+def _ordered(group: GroupResult, order: Any) -> GroupResult:
+    """The result of a chain with its topics in another order."""
+    moments = group.moments
+    tables = ({**t, TOPICS: t[TOPICS][:, order]} if t else t for t in (moments.mean, moments.square))
+
+    def read() -> Draws:
+        draws = group.read()
+        return {**draws, TOPICS: draws[TOPICS][:, :, order]}
+
+    return replace(group, moments=Moments(moments.count, *tables), read=read)
+
+
+def _alignments(groups: Sequence[GroupResult]) -> list[Any]:
+    return alignments([group.moments for group in groups])
 
 
 def alignments(moments: Sequence[Moments]) -> list[Any]:

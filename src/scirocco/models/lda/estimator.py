@@ -21,7 +21,7 @@ from scirocco.core.compiled import available_threads
 from scirocco.corpora.documents import Documents
 from scirocco.corpora.store import Corpus
 from scirocco.counts.estimators import chosen_estimator
-from scirocco.models.home import Home
+from scirocco.models.fit_location import FitLocation
 from scirocco.models.inputs import COUNTS, names_of, refuse_text, validate_data
 from scirocco.models.lda import evaluation, storage
 from scirocco.models.lda.choosing import IN_MEMORY, SAMPLERS, automatic, stream_sampler
@@ -131,16 +131,16 @@ class LDA(Growing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         With a ``path`` draws and checkpoints go to that folder, and ``scirocco.resume(path, X)`` goes on with a fit
         that was interrupted or killed, bit for bit.
         """
-        return self._fit(X, y, Home.of(path))
+        return self._fit(X, y, FitLocation.of(path))
 
-    def _fit(self, X: Any, y: Any, home: Home) -> LDA:
+    def _fit(self, X: Any, y: Any, location: FitLocation) -> LDA:
         del y
         began = time.perf_counter()
         for name in ("moved_", "updates_"):  # of a model that was fitted before
             self.__dict__.pop(name, None)
         documents, kind = self._corpus(X)
-        if home.meta is not None and isinstance(kind, str):
-            kind = home.meta["sampler"]  # "auto" was decided when the run began
+        if location.sampler is not None and isinstance(kind, str):
+            kind = location.sampler  # "auto" was decided when the run began
         alpha, beta = self._settings(documents.width)
         if not documents.tokens:
             raise ValueError("the corpus has no words: every count is 0")
@@ -151,7 +151,7 @@ class LDA(Growing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         if (self.learn_alpha or self.learn_beta) and not (isinstance(kind, str) and kind in IN_MEMORY):
             raise ValueError("learn_alpha and learn_beta need kept assignments: take sampler='gibbs' or 'collapsed'")
         self.word_counts_ = documents.word_counts()
-        fit_topics(self, documents, kind, alpha, beta, home, passes=self.max_iter, seconds=self.max_seconds)
+        fit_topics(self, documents, kind, alpha, beta, location, passes=self.max_iter, seconds=self.max_seconds)
         self.sampler_ = kind if isinstance(kind, str) else type(kind).__name__
         self.documents_seen_ = documents.size
         self.seconds_ = time.perf_counter() - began

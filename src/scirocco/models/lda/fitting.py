@@ -13,7 +13,7 @@ from scirocco.corpora.store import Corpus
 from scirocco.counts.estimators import chosen_estimator
 from scirocco.counts.minibatches import FromDisk, InMemory, Minibatches
 from scirocco.counts.passes import SEARCH_SHARE
-from scirocco.models.home import Home
+from scirocco.models.fit_location import FitLocation
 from scirocco.models.lda.agreement import Agreement
 from scirocco.models.lda.aside import Aside, put_aside
 from scirocco.models.lda.blocks import CorpusBlocks
@@ -31,14 +31,14 @@ NOISY = 1.5  # sds inflated by more than this are worth a warning
 
 
 def fit_topics(
-    model: Any, documents: Documents | Corpus, kind: Any, alpha: np.ndarray, beta: np.ndarray, home: Home, *,
+    model: Any, documents: Documents | Corpus, kind: Any, alpha: np.ndarray, beta: np.ndarray, location: FitLocation, *,
     passes: float, seconds: float | None, assigned: InOrder | None = None, seed: int | None = None,
 ) -> None:  # fmt: skip
     """Run the chains of a model, for so many passes or seconds, and set its fitted attributes.
 
     ``assigned`` has the topics of the first tokens of a model that goes on, with a ``seed`` of its own.
     """
-    seed = home.seed(model.random_state) if seed is None else seed
+    seed = location.seed(model.random_state) if seed is None else seed
     chains = model.n_chains if assigned is None else len(assigned.topics)
     alphas = assigned.alphas if assigned is not None and model.learn_alpha else [alpha] * chains
     workers = min(chains, model._threads)
@@ -55,7 +55,9 @@ def fit_topics(
         for number in range(chains)
     ]  # fmt: skip
     name = kind if isinstance(kind, str) else type(kind).__name__
-    trace = home.run(engines, model, documents.fingerprint(), seed=seed, sampler=name, seconds=seconds, workers=workers)
+    trace = location.run(
+        engines, model, documents.fingerprint(), seed=seed, sampler=name, seconds=seconds, workers=workers
+    )
     keep(model, engines, trace, alpha)
 
 

@@ -12,7 +12,7 @@ from scirocco.core.checks import positive_array, require_count
 from scirocco.core.seeds import Purpose, generator
 from scirocco.corpora.documents import Documents
 from scirocco.counts.minibatches import Minibatch
-from scirocco.models.home import Home
+from scirocco.models.fit_location import FitLocation
 from scirocco.models.inputs import refuse_text
 from scirocco.models.lda.agreement import Agreement
 from scirocco.models.lda.choosing import IN_MEMORY, NATURAL, stream_sampler
@@ -117,7 +117,7 @@ class Growing:
             self._name(names, documents.width)
             self.word_counts_ = whole.word_counts()
             fit_topics(
-                self, whole, self.sampler_, alpha, beta, Home(), passes=max_iter, seconds=max_seconds,
+                self, whole, self.sampler_, alpha, beta, FitLocation(), passes=max_iter, seconds=max_seconds,
                 assigned=assigned, seed=self._next_seed(),
             )  # fmt: skip
             self.documents_seen_ = whole.size
@@ -129,7 +129,7 @@ class Growing:
     def _next_seed(self) -> int:
         """Another one each time that the model goes on: the numbers of a fit must not come again."""
         self.updates_ = getattr(self, "updates_", 0) + 1
-        rng = generator(Home().seed(self.random_state), Purpose.MODEL_UPDATE, self.updates_)
+        rng = generator(FitLocation().seed(self.random_state), Purpose.MODEL_UPDATE, self.updates_)
         return int(rng.integers(2**31))
 
     def _require_growth(self, new: int) -> None:
@@ -240,7 +240,7 @@ class Growing:
 
     def _begin_stream(self, words: int, alpha: np.ndarray, beta: np.ndarray) -> None:
         known = hasattr(self, "components_")
-        seed = self._next_seed() if known else Home().seed(self.random_state)
+        seed = self._next_seed() if known else FitLocation().seed(self.random_state)
         self._stream = StreamChain(
             stream_sampler(self.sampler, warm=known), words, alpha, beta, seed=seed, chain=0,
             sweeps=self.sweeps, skip_sweeps=self.skip_sweeps, threads=self._threads,

@@ -44,7 +44,7 @@ class TfIdf(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: Any) -> sp.csr_matrix:
-        """Unit vectors, sparse."""
+        """The tf-idf rows of counts ``X``, unit vectors, sparse."""
         check_is_fitted(self)
         counts = self._counts(X, reset=False)
         rows = counts.astype(np.float64) @ sp.diags(self.idf_)

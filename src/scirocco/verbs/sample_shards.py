@@ -24,29 +24,30 @@ from scirocco.batches import Batching
 from scirocco.combine import METHODS
 from scirocco.combine.certificate import Certificate, certify
 from scirocco.combine.diagnosis import Diagnosis, diagnose
-from scirocco.core.checks import require_choice, require_count, require_run, require_seed
-from scirocco.core.interrupt import Interrupt
+from scirocco.core.checks import require_choice
+from scirocco.core.interrupt import interruptible
 from scirocco.core.parts import name_of
 from scirocco.core.program import Given
 from scirocco.core.types import Array, Key, Params
 from scirocco.estimators import Estimator
-from scirocco.gradient.engine import is_function
-from scirocco.run.describe import describe, part_again
-from scirocco.run.folder import RunFolder, group_folders
-from scirocco.run.resume import Again, Resumer
+from scirocco.run.describe import is_opaque, rebuild
+from scirocco.run.description import Description, RunOptions, ShardSettings
+from scirocco.run.files import read_trace
+from scirocco.run.folder import RunFolder, group_folders, read_description
+from scirocco.run.resume import GivenParts, Resumer
 from scirocco.run.trace import Trace
 from scirocco.samplers.base import Sampler, automatic
-from scirocco.sampling import (
-    Parts,
+from scirocco.target import Target
+from scirocco.verbs.sample import (
+    GradientParts,
     Prepared,
     engines_of,
     prepare,
     require_same_data,
-    require_target,
     require_warm_up,
     run_engines,
 )
-from scirocco.target import Target
+from scirocco.verbs.tune import require_target
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -57,19 +58,58 @@ class Sharded:
     """Draws of the shards, combined by ``method``; ``certificate`` says how far to trust them."""
 
     trace: Trace
-    """The run: chains of all shards, one shard after the other."""
+    """The run: chains of all shards, one shard after the other, as their numbers say."""
     shards: int
     target: Target
     method: str
     like: Params
     seed: int = 0
 
+    @classmethod
+    def load(cls, path: str | Path, target: Target) -> Sharded:
+        """What a run of ``sample_shards`` with ``path=`` has made so far; ``target`` is that of all data."""
+        folder = Path(path)
+        description = read_description(folder)
+        settings = description.settings
+        if not isinstance(settings, ShardSettings):
+            raise ValueError(f"{folder} holds no run of sample_shards: use scirocco.Trace.load")
+        require_same_data(folder, description, target)
+        outline = description.parts.parameters
+        if outline is None or is_opaque(outline):
+            raise ValueError(f"the run in {folder} has not begun: scirocco.resume starts it again")
+        trace = read_trace(folder, description)
+        return cls(trace, settings.shards, target, settings.method, rebuild(outline), settings.seed)
+
+    def _chains(self, number: int) -> list[int]:
+        """The numbers of the chains of a shard that have draws."""
+        settings = self.trace.description and self.trace.description.settings
+        assert isinstance(settings, ShardSettings), "the trace is that of a run of shards"
+        of_shard = range(number * settings.group_size, (number + 1) * settings.group_size)
+        return [chain for chain in self.trace.chains if chain in of_shard]
+
+    @property
+    def missing(self) -> list[int]:
+        """Shards without draws, because the run stopped early."""
+        return [number for number in range(self.shards) if not self._chains(number)]
+
     def shard(self, number: int) -> xr.Dataset:
         """The draws of one shard."""
         if not 0 <= number < self.shards:
             raise ValueError(f"number must lie between 0 and {self.shards - 1}; got {number}")
-        chains = self.trace.posterior.sizes["chain"] // self.shards
-        return self.trace.posterior.isel(chain=slice(number * chains, (number + 1) * chains))
+        chains = self._chains(number)
+        if not chains:
+            raise ValueError(f"shard {number} has no draws yet ({self._why()})")
+        return self.trace.posterior.sel(chain=chains)
+
+    def _every_shard(self) -> list[xr.Dataset]:
+        """The draws of all shards, without any of which there is no posterior of all data."""
+        if self.missing:
+            numbers = ", ".join(map(str, self.missing))
+            raise ValueError(f"shards {numbers} of {self.shards} have no draws yet ({self._why()})")
+        return [self.shard(number) for number in range(self.shards)]
+
+    def _why(self) -> str:
+        return f"{self.trace.stopped or 'nothing was sampled'}: scirocco.resume goes on with a run that has a path"
 
     @cached_property
     def draws(self) -> xr.Dataset:
@@ -81,13 +121,13 @@ class Sharded:
         if not callable(method):
             require_choice("method", method, METHODS)
         function: Callable[[Any], Any] = method if callable(method) else METHODS[method]
-        found: xr.Dataset = function([self.shard(number) for number in range(self.shards)])
+        found: xr.Dataset = function(self._every_shard())
         return found
 
     @cached_property
     def diagnosis(self) -> Diagnosis:
         """Whether the shards overlap, and what else speaks against combining them."""
-        return diagnose([self.shard(number) for number in range(self.shards)])
+        return diagnose(self._every_shard())
 
     @cached_property
     def certificate(self) -> Certificate:
@@ -102,9 +142,12 @@ class Sharded:
         )
 
     def __str__(self) -> str:
+        if self.missing:
+            return f"{self.shards} shards, of which {', '.join(map(str, self.missing))} have no draws ({self._why()})"
         return f"{self.diagnosis}\n{self.method}: {self.certificate}"
 
 
+@interruptible
 def sample_shards(
     target: Target,
     sampler: Sampler,
@@ -140,64 +183,51 @@ def sample_shards(
     True
     """
     require_target(target)
-    require_run(num_samples, burn_in, thin, chains, checkpoint_seconds, None, max_seconds)
+    settings = ShardSettings(
+        seed, chains, num_samples, burn_in, thin, chains, batch_size, shards=shards, method=method
+    )  # fmt: skip
+    settings = replace(settings, chains=settings.shards * settings.group_size)
+    options = RunOptions(max_seconds, checkpoint_seconds, progress, workers, report=False)
     require_warm_up(sampler, burn_in)
-    require_count("shards", shards, least=2)
-    require_count("workers", workers)
     require_choice("method", method, METHODS)
     if not target.geometry.flat:
         raise ValueError("parameters on a manifold cannot be combined: averages of points would lie off it")
     if shards > target.size:
         raise ValueError(f"shards must not be more than rows: {shards} of {target.size} rows are empty")
-    meta = {
-        "resumer": name_of(ShardsResumer),
-        "settings": {
-            "num_samples": int(num_samples), "burn_in": int(burn_in), "thin": int(thin), "chains": int(chains),
-            "group_size": int(chains), "batch_size": batch_size, "seed": require_seed(seed), "max_seconds": max_seconds,
-            "shards": int(shards), "method": method,
-        },
-        "parts": {
-            "sampler": describe(sampler), "estimator": describe(estimator), "batching": describe(batching),
-            "initial": {"opaque": "function"} if is_function(initial) else describe(initial, keep=True),
-        },
-    }  # fmt: skip
-    parts = Parts(sampler, estimator, batching, (), initial, None)
-    with Interrupt():
-        if path is None:
-            return _run(target, parts, meta, None, checkpoint_seconds, progress, workers)
-        folder = RunFolder(path)
-        folder.require_free()
-        with folder:
-            meta["data"] = target.source.fingerprint()
-            folder.write(meta)
-            return _run(target, parts, meta, folder, checkpoint_seconds, progress, workers)
+    parts = GradientParts(sampler, estimator, batching, (), initial)
+    description = Description(name_of(ShardsResumer), settings, options, parts.described())
+    if path is None:
+        return _run(target, parts, description, None)
+    with RunFolder.new(path) as folder:
+        description = replace(description, data=target.source.fingerprint())
+        folder.write(description)
+        return _run(target, parts, description, folder)
 
 
-def _run(
-    target: Target, parts: Parts, meta: dict[str, Any], folder: RunFolder | None, checkpoint_seconds: float,
-    progress: bool | None, workers: int,
-) -> Sharded:  # fmt: skip
-    settings = meta["settings"]
-    count = settings["shards"]
+def _run(target: Target, parts: GradientParts, description: Description, folder: RunFolder | None) -> Sharded:
+    settings = description.settings
+    assert isinstance(settings, ShardSettings)
+    count = settings.shards
     wishes = automatic(getattr(parts.sampler, "step_size", None))
     if wishes is not None:
         strict = replace(wishes, sd_error=wishes.sd_error / np.sqrt(count))
         parts = parts._replace(sampler=replace(parts.sampler, step_size=strict))
     begun = folder is not None and bool(group_folders(folder.path))
-    known = meta.get("shards", [{}] * count)
-    prepared: list[Prepared] = []
-    for number in range(count):
-        found = prepare(shard_of(target, number, count), parts, settings, known[number], begun, progress)
-        prepared.append(found)
-    if not begun:
-        meta["shards"] = [found.facts for found in prepared]
+    known = description.tuned if begun and description.tuned else (None,) * count
+    prepared: list[Prepared] = [
+        prepare(shard_of(target, number, count), parts, description, known[number]) for number in range(count)
+    ]
+    found = tuple(own.found for own in prepared if own.found is not None)
+    description = replace(description, tuned=found or description.tuned)
+    numbers = range(settings.chains)
+    size = settings.group_size
     engines = [
         engine
-        for number, found in enumerate(prepared)
-        for engine in engines_of(found, settings, first=number * settings["chains"], report=None)
+        for number, own in enumerate(prepared)
+        for engine in engines_of(own, description, numbers[number * size : (number + 1) * size])
     ]
-    trace = run_engines(engines, meta, folder, checkpoint_seconds, progress, workers)
-    return Sharded(trace, count, target, settings["method"], engines[0].example, settings["seed"])
+    trace = run_engines(engines, description, folder)
+    return Sharded(trace, count, target, settings.method, engines[0].example, settings.seed)
 
 
 def shard_of(target: Target, number: int, count: int) -> Target:
@@ -220,22 +250,14 @@ def _shared_prior(log_prior: Callable[[Params], Any], count: int, params: Params
 class ShardsResumer(Resumer):
     """Goes on with a run of ``sample_shards``."""
 
-    def __call__(self, path: Path, meta: dict[str, Any], target: Any, y: Any, again: Again) -> Sharded:
+    kind = "sample_shards"
+
+    def __call__(self, path: Path, description: Description, target: Any, y: Any, given: GivenParts) -> Sharded:
         """From the target of all data, given again."""
         if y is not None:
             raise ValueError("a run of sample_shards takes its target and nothing else: leave y out")
-        again.refuse("sample_shards", "threads", "blocks", "collect")
-        require_target(target)
-        require_same_data(path, meta, target)
-        recorded = meta["parts"]
-        initial, shapes = again.initial, False
-        if initial is None:
-            shapes = bool(group_folders(path)) and "parameters" in recorded
-            initial = part_again("start", recorded["parameters" if shapes else "initial"], None, "initial")
-        parts = Parts(
-            part_again("sampler", recorded["sampler"], again.sampler),
-            part_again("estimator", recorded["estimator"], again.estimator),
-            part_again("batching", recorded["batching"], again.batching), (), initial, None, shapes_only=shapes,
-        )  # fmt: skip
+        given.refuse(self.kind, "blocks", "collect")
+        require_same_data(path, description, target)
+        parts = GradientParts.again(description.parts, given, bool(group_folders(path)))
         with RunFolder(path) as folder:
-            return _run(target, parts, meta, folder, again.checkpoint_seconds, again.progress, again.workers)
+            return _run(target, parts, description, folder)

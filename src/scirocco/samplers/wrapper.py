@@ -1,51 +1,51 @@
-"""A sampler that moves another one in units of its own: what such samplers pass on as it is.
+"""The base of samplers that move another sampler in units of their own.
 
-h, T, inner steps, minibatches and the law are those of the sampler inside.
+Step size, temperature, inner steps, minibatches and the law are those of the sampler inside, passed on as they are.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from scirocco.samplers.base import Sampler
+from scirocco.samplers.base import Sampler, State
 
 
-class Around(Sampler):
-    """The part of a sampler with a ``sampler`` inside that is the same for all of them."""
+class Wrapper(Sampler[State]):
+    """A sampler with a ``sampler`` inside, whose attributes it has."""
 
-    sampler: Any
+    sampler: Sampler[Any]
 
     @property
     def step_size(self) -> Any:
-        """The inner sampler's h."""
+        """The step size of the sampler inside."""
         return self.sampler.step_size
 
     @property
     def temperature(self) -> Any:
-        """The inner sampler's T."""
+        """The temperature of the sampler inside."""
         return self.sampler.temperature
 
     @property
     def inner_steps(self) -> int:  # type: ignore[override]
         """Gradient steps in one step of the chain."""
-        return int(self.sampler.inner_steps)
+        return self.sampler.inner_steps
 
     @property
     def warm_up(self) -> int:  # type: ignore[override]
         """Steps in which the inner sampler adapts."""
-        return int(self.sampler.warm_up)
+        return self.sampler.warm_up
 
     @property
     def independent_draws(self) -> bool:  # type: ignore[override]
         """Whether the inner sampler relies on independent minibatches."""
-        return bool(self.sampler.independent_draws)
+        return self.sampler.independent_draws
 
     @property
     def full_data(self) -> bool:  # type: ignore[override]
         """Whether the inner sampler needs all data."""
-        return bool(self.sampler.full_data)
+        return self.sampler.full_data
 
     @property
     def law_known(self) -> bool:
         """Whether the inner sampler knows its law."""
-        return bool(self.sampler.law_known)
+        return self.sampler.law_known

@@ -9,25 +9,27 @@ too long to count, and the same engine shows how a model of counts runs them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from scirocco.batches import Arrays, MemoryMapped, Strata, Stream
 from scirocco.batches.base import batch_rows
 from scirocco.bias.dirichlet import dirichlet_report
-from scirocco.core.checks import positive_array, real_array, require_count, require_run, require_seed
-from scirocco.core.interrupt import Interrupt
+from scirocco.core.checks import positive_array, real_array, require_collect, require_count
+from scirocco.core.interrupt import interruptible
 from scirocco.core.parts import name_of
 from scirocco.counts.codes import COUNTED_AT_ONCE, CodeBlocks, compact, fingerprint, require_codes
 from scirocco.counts.engine import DirichletEngine
 from scirocco.counts.estimators import CountEstimator, chosen_estimator
 from scirocco.counts.minibatches import FromDisk, InMemory, Minibatches
 from scirocco.run.describe import describe, part_again, rebuild
+from scirocco.run.description import CodeSettings, Description, Parts, RunOptions
 from scirocco.run.folder import RunFolder
 from scirocco.run.recording import Recording
-from scirocco.run.resume import Again, Resumer
+from scirocco.run.resume import GivenParts, Resumer
 from scirocco.run.runner import run
 from scirocco.run.trace import Trace
 from scirocco.simplex import SCIR, SCIRCV, Exact, SimplexSampler
@@ -35,6 +37,7 @@ from scirocco.simplex import SCIR, SCIRCV, Exact, SimplexSampler
 SPARSE = 8  # this many categories to an observation of the minibatch make lazy updates worth it
 
 
+@interruptible
 def sample_dirichlet(
     data: Any,
     prior: Any = 1.0,
@@ -58,6 +61,7 @@ def sample_dirichlet(
     progress: bool | None = None,
     threads: int | None = None,
     workers: int = 1,
+    report: bool = True,
 ) -> Trace:
     """Sample the probabilities of categories from minibatches of observed category codes.
 
@@ -84,6 +88,7 @@ def sample_dirichlet(
         progress: show a bar; by default on a terminal or in a notebook.
         threads: of the transitions of many categories; all cores by default.
         workers: chains that run at the same time, each in a thread; pays where steps are long.
+        report: say how far the sampled law is from the posterior (``trace.bias``).
 
     >>> import numpy as np, scirocco as sc
     >>> codes = np.repeat([0, 1, 2], [700, 290, 10])
@@ -93,8 +98,8 @@ def sample_dirichlet(
     >>> bool(abs(trace.mean["omega"][0] - 0.7) < 0.02)
     True
     """
-    require_run(num_samples, burn_in, thin, chains, checkpoint_seconds, collect, max_seconds)
-    require_count("workers", workers)
+    options = RunOptions(max_seconds, checkpoint_seconds, progress, workers, threads, report)
+    require_collect(collect)
     sampler = SCIRCV(step_size=0.1) if sampler is None else sampler
     if not isinstance(sampler, SimplexSampler):
         raise TypeError(f"sampler must be SCIR, SCIRCV or another of simplex; got {type(sampler).__name__}")
@@ -102,80 +107,82 @@ def sample_dirichlet(
         raise TypeError(f"lazy must be True, False or None; got {lazy!r}")
     if isinstance(batching, Strata) and getattr(sampler, "remove_bias", False):
         raise ValueError("remove_bias knows simple random minibatches only: stratified ones have another bias")
+    way = "stratified" if isinstance(batching, Strata) else batching
+    settings = CodeSettings(seed, chains, num_samples, burn_in, thin, 1, None, lazy, way)
     chosen = chosen_estimator(estimator, sampler)
     source, alpha = _source(data, prior, categories)
+    settings = replace(settings, batch_size=_batch_size(batch_size, source, sampler))
     start = None if initial is None else _initial(initial, alpha)
-    meta = {
-        "resumer": name_of(DirichletResumer),
-        "settings": {
-            "num_samples": int(num_samples), "burn_in": int(burn_in), "thin": int(thin), "chains": int(chains),
-            "batch_size": _batch_size(batch_size, source, sampler), "seed": require_seed(seed), "lazy": lazy,
-            "batching": "stratified" if isinstance(batching, Strata) else batching, "max_seconds": max_seconds,
-            "threads": threads, "workers": workers,
-        },
-        "parts": {
-            "sampler": describe(sampler), "estimator": describe(chosen), "collect": _collect_name(collect),
-            "prior": describe(alpha, keep=True), "initial": describe(start, keep=True),
-        },
-    }  # fmt: skip
-    with Interrupt():
-        if path is None:
-            return _run(
-                source, alpha, sampler, chosen, meta, batching, collect, start, None, checkpoint_seconds, progress
-            )
-        folder = RunFolder(path)
-        folder.require_free()
-        with folder:
-            return _run(
-                source, alpha, sampler, chosen, meta, batching, collect, start, folder, checkpoint_seconds, progress
-            )
+    parts = CodeParts(source, alpha, sampler, chosen, batching, collect, start)
+    description = Description(name_of(DirichletResumer), settings, options, parts.described())
+    if path is None:
+        return _run(parts, description, None)
+    with RunFolder.new(path) as folder:
+        return _run(parts, description, folder)
+
+
+class CodeParts(NamedTuple):
+    """What a run is made of."""
+
+    source: Any
+    prior: np.ndarray
+    sampler: SimplexSampler
+    estimator: CountEstimator
+    batching: Any
+    collect: Any
+    initial: np.ndarray | None
+
+    def described(self) -> Parts:
+        """For the description of the run."""
+        return Parts(
+            describe(self.sampler), describe(self.estimator), collect=_collect_name(self.collect),
+            initial=describe(self.initial, keep=True), prior=describe(self.prior, keep=True),
+        )  # fmt: skip
 
 
 class DirichletResumer(Resumer):
     """Goes on with a run of ``sample_dirichlet``."""
 
-    def __call__(self, path: Path, meta: dict[str, Any], data: Any, y: Any, again: Again) -> Trace:
+    kind = "sample_dirichlet"
+    threaded = True
+
+    def __call__(self, path: Path, description: Description, data: Any, y: Any, given: GivenParts) -> Trace:
         """From the codes, given again."""
         if y is not None:
             raise ValueError("a run of sample_dirichlet takes its codes and nothing else: leave y out")
-        again.refuse("sample_dirichlet", "blocks", "initial")
-        settings, parts, batching = meta["settings"], meta["parts"], again.batching
-        if parts["collect"] != _collect_name(again.collect) and "function" in (
-            parts["collect"], _collect_name(again.collect)
-        ):  # fmt: skip
-            raise ValueError(f"the run had collect={parts['collect']}: give the same")
-        if isinstance(batching, str) and batching != settings["batching"]:
-            raise ValueError(f"the run had batching={settings['batching']!r}; got {batching!r}")
-        if settings["batching"] == "stratified" and not isinstance(batching, Strata):
+        given.refuse(self.kind, "blocks", "initial")
+        settings, recorded, batching = description.settings, description.parts, given.batching
+        assert isinstance(settings, CodeSettings)
+        collect = _collect_name(given.collect)
+        if recorded.collect != collect and "function" in (recorded.collect, collect):
+            raise ValueError(f"the run had collect={recorded.collect}: give the same")
+        if isinstance(batching, str) and batching != settings.batching:
+            raise ValueError(f"the run had batching={settings.batching!r}; got {batching!r}")
+        if settings.batching == "stratified" and not isinstance(batching, Strata):
             raise ValueError("the run was stratified: give its labels again as batching=sc.batches.Strata(labels)")
-        if again.threads is not None:
-            settings["threads"] = again.threads
-        source, alpha = _source(data, rebuild(parts["prior"]), None)
-        way = batching if isinstance(batching, Strata) else settings["batching"]
-        collect = again.collect if callable(again.collect) else parts["collect"]
-        sampler = part_again("sampler", parts["sampler"], again.sampler)
-        if isinstance(sampler, SCIRCV) and again.estimator is None:
+        source, alpha = _source(data, rebuild(recorded.prior), None)
+        sampler = part_again("sampler", recorded.sampler, given.sampler)
+        if isinstance(sampler, SCIRCV) and given.estimator is None:
             estimator = chosen_estimator("plain", sampler)  # made of the sampler, which may be given again
         else:
-            given = None if again.estimator is None else chosen_estimator(again.estimator, sampler)
-            estimator = part_again("estimator", parts["estimator"], given)
+            again = None if given.estimator is None else chosen_estimator(given.estimator, sampler)
+            estimator = part_again("estimator", recorded.estimator, again)
+        parts = CodeParts(
+            source, alpha, sampler, estimator, batching if isinstance(batching, Strata) else settings.batching,
+            given.collect if callable(given.collect) else recorded.collect, rebuild(recorded.initial),
+        )  # fmt: skip
         with RunFolder(path) as folder:
-            return _run(
-                source, alpha, sampler, estimator, meta, way, collect, rebuild(parts["initial"]), folder,
-                again.checkpoint_seconds, again.progress,
-            )  # fmt: skip
+            return _run(parts, description, folder)
 
 
-def _run(
-    source: Any, alpha: np.ndarray, sampler: SimplexSampler, estimator: CountEstimator, meta: dict[str, Any], way: Any,
-    collect: Any, initial: np.ndarray | None, folder: RunFolder | None, checkpoint_seconds: float,
-    progress: bool | None,
-) -> Trace:  # fmt: skip
+def _run(parts: CodeParts, description: Description, folder: RunFolder | None) -> Trace:
     """One group for each chain, from their start or from their checkpoints."""
-    settings = meta["settings"]
-    n, seed, chains = settings["batch_size"], settings["seed"], range(settings["chains"])
-    lazy = alpha.size > SPARSE * n if settings["lazy"] is None else bool(settings["lazy"])
-    lazy = lazy and isinstance(sampler, SCIR | SCIRCV)
+    settings, options = description.settings, description.options
+    assert isinstance(settings, CodeSettings)
+    n, seed, chains = int(settings.batch_size or 0), settings.seed, range(settings.chains)
+    source, alpha, estimator, way = parts.source, parts.prior, parts.estimator, parts.batching
+    lazy = alpha.size > SPARSE * n if settings.lazy is None else bool(settings.lazy)
+    lazy = lazy and isinstance(parts.sampler, SCIR | SCIRCV)
     if estimator.remembers and (isinstance(source, Stream) or isinstance(way, Strata) or way == "with_replacement"):
         raise ValueError(
             f"estimator={estimator!r} remembers observations: it needs data in memory, each row drawn once"
@@ -195,21 +202,20 @@ def _run(
     try:
         if folder is not None:
             present = fingerprint(source, way)
-            if meta.setdefault("data", present) != present:
+            if description.data not in ({}, present):
                 raise ValueError(f"the data differs from that of the run in {folder.path}")
-            folder.write(meta)
+            description = replace(description, data=present)
+            folder.write(description)
         engines = [
             DirichletEngine(
-                minibatches[chain], sampler, estimator, alpha, lazy=lazy, chain=chain, seed=seed, collect=collect,
-                recording=Recording(settings["burn_in"], settings["thin"]), num_samples=settings["num_samples"],
-                initial=initial, threads=settings["threads"], report=dirichlet_report,
+                minibatches[chain], parts.sampler, estimator, alpha, lazy=lazy, chain=chain, seed=seed,
+                collect=parts.collect, recording=Recording(settings.burn_in, settings.thin),
+                num_samples=settings.num_samples, initial=parts.initial, threads=options.threads,
+                report=dirichlet_report if options.report else None,
             )
             for chain in chains
         ]  # fmt: skip
-        return run(
-            engines, meta, folder, max_seconds=settings["max_seconds"], checkpoint_seconds=checkpoint_seconds,
-            progress=progress, workers=settings["workers"],
-        )  # fmt: skip
+        return run(engines, description, folder)
     finally:
         for own in minibatches:
             own.close()

@@ -13,25 +13,23 @@ It is ``SGHMC`` with another default: any sampler with momenta moves on the mani
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from scirocco.samplers.sghmc import SGHMC
 
 
 @dataclass(frozen=True)
-class GeodesicSGHMC(SGHMC):
-    """SGGMC; ``step_size`` is the time step h, ``friction`` C.
+class SGGMC(SGHMC):
+    """Stochastic gradient geodesic Monte Carlo; ``step_size`` is the time step h, ``friction`` C.
 
     >>> import jax, jax.numpy as jnp, scirocco as sc
     >>> data = sc.manifolds.Sphere().random(jax.random.key(0), (100, 3)) + jnp.array([1.0, 0.0, 0.0])
     >>> target = sc.Target(lambda x: 0.0, lambda x, row: row @ x, data, manifold=sc.manifolds.Sphere())
     >>> start = jnp.array([0.0, 1.0, 0.0])
-    >>> trace = sc.sample(target, GeodesicSGHMC(0.02), start, num_samples=200, batch_size=20, chains=2)
+    >>> trace = sc.sample(target, SGGMC(0.02), start, num_samples=200, batch_size=20, chains=2)
     >>> print(abs((trace.posterior.theta**2).sum("theta_dim_0") - 1).max().item() < 1e-5)
     True
     """
 
+    _: KW_ONLY
     integrator: str = "split_friction"
-
-
-SGGMC = GeodesicSGHMC
