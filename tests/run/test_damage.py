@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -55,9 +56,38 @@ def test_flipped_bits_are_noticed(chunked, tmp_path):
         content = bytearray(path.read_bytes())
         content[rng.integers(len(content))] ^= 1 << rng.integers(8)
         path.write_bytes(bytes(content))
-        with pytest.raises((sc.run.DamagedError, ValueError), match=r"damaged|checksum"):
+        with pytest.raises(sc.run.DamagedError, match=f"{re.escape(str(path))} is damaged"):
             sc.Trace.load(copy)
         shutil.rmtree(copy)
+
+
+@pytest.mark.parametrize("content", ["", "{]", "[]", '{"zarr_format": 3}'])
+def test_a_damaged_description_of_draws_is_named(chunked, content):
+    (chunked / "draws.zarr" / "theta" / "zarr.json").write_text(content)
+    for look in (lambda: sc.Trace.load(chunked), lambda: sc.resume(chunked, TARGET, num_samples=400)):
+        with pytest.raises(sc.run.DamagedError, match=r"draws.zarr/theta/zarr.json is damaged"):
+            look()
+
+
+def test_chunks_without_their_description_are_not_written_over(chunked):
+    (chunked / "draws.zarr" / "theta" / "zarr.json").unlink()
+    before = [path.read_bytes() for path in chunks(chunked)]
+    for look in (lambda: sc.Trace.load(chunked), lambda: sc.resume(chunked, TARGET, num_samples=400)):
+        with pytest.raises(sc.run.DamagedError, match=r"draws.zarr/theta/zarr.json is missing"):
+            look()
+    assert [path.read_bytes() for path in chunks(chunked)] == before
+
+
+def test_a_checkpoint_without_its_facts_is_damage(chunked):
+    place = chunked / "chains-0"
+    content = checkpoint.read_json(place / "checkpoint.json")
+    for name in content["facts"]:
+        facts = {key: value for key, value in content["facts"].items() if key != name}
+        for folder in (place / "checkpoint.json", place / "previous.json"):
+            checkpoint.write_json(folder, content | {"facts": facts})
+        for look in (lambda: sc.Trace.load(chunked), lambda: sc.resume(chunked, TARGET, num_samples=400)):
+            with pytest.raises(sc.run.DamagedError, match=rf"the facts of .*checkpoint.json .* it has no '{name}'"):
+                look()
 
 
 def test_draws_that_disagree_with_the_moments_are_noticed(chunked):

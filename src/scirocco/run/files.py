@@ -15,6 +15,7 @@ from scirocco.core.parts import name_of, part_named
 from scirocco.run import checkpoint, store
 from scirocco.run.description import Description, PassSettings, Settings, ShardSettings, Stop
 from scirocco.run.folder import FILES, NAME, REPORT, group_folder, group_folders, read_description
+from scirocco.run.group import FACTS, SAVED_FACTS
 from scirocco.run.moments import Moments
 from scirocco.run.ragged import concatenated
 from scirocco.run.result import GroupResult, trace_of
@@ -40,7 +41,7 @@ def read_trace(folder: Path, description: Description) -> Trace:
     """The trace of all groups of chains in a folder."""
     if description.saved_chains is not None:
         return _read_saved(folder, description)
-    found = {first: checkpoint.read(place) for first, place in group_folders(folder).items()}
+    found = {first: checkpoint.read(place, FACTS) for first, place in group_folders(folder).items()}
     groups = [_group(folder, description, first, *read) for first, read in found.items()]
     facts = [facts for _, facts in found.values()]
     finished = bool(facts) and all(f["finished"] for f in facts)
@@ -82,7 +83,7 @@ def _group(
 
 
 def _read_saved(folder: Path, description: Description) -> Trace:
-    arrays, facts = checkpoint.read(group_folder(folder, 0))
+    arrays, facts = checkpoint.read(group_folder(folder, 0), SAVED_FACTS)
     variables, rows = description.variables, range(facts["chains"])
     store.verify(folder, variables, facts["draws"], rows)
     moments = Moments(facts["moment_count"], checkpoint.part(arrays, "mean"), checkpoint.part(arrays, "square"))
@@ -98,7 +99,7 @@ def _read_saved(folder: Path, description: Description) -> Trace:
 def _report(folder: Path) -> Any:
     if not checkpoint.exists(folder / REPORT):
         return None
-    arrays, facts = checkpoint.read(folder / REPORT)
+    arrays, facts = checkpoint.read(folder / REPORT, {"type": str})
     return part_named(facts["type"]).from_arrays(arrays)  # type: ignore[attr-defined]
 
 

@@ -21,6 +21,11 @@ from scirocco.run.store import Store
 
 CHUNK_SECONDS = 0.5
 SAVE_SHARE = 0.1  # of the time, at most, goes into checkpoints
+SAVED_FACTS = {"chains": int, "draws": int, "moment_count": int, "seconds": int | float, "stopped": list | None}
+FACTS = SAVED_FACTS | {
+    "step": int, "written": int, "newest": bool, "probes": int, "full_count": int, "finished": bool, "stored": int
+}  # fmt: skip
+"""What a checkpoint must say, of a group or of a saved trace, and how."""
 
 
 @dataclass
@@ -137,7 +142,7 @@ class Group:
 
     def _restore(self, place: Path) -> float:
         """The inverse of ``save``; the seconds that the run had used."""
-        arrays, facts = checkpoint.read(place)
+        arrays, facts = checkpoint.read(place, FACTS)
         self.engine.unpack(checkpoint.part(arrays, "state"))
         self.store.unpack(checkpoint.part(arrays, "store"), facts["written"])
         kinds = ("full_mean", "full_square") if facts["finished"] else ("mean", "square")

@@ -324,12 +324,13 @@ def make_arrays(folder: Path, variables: Variables, chains: int, group_size: int
     length, named = chunk_length(variables, group_size), dimensions(variables)
     for name, variable in variables.items():
         ragged = variable.ragged
-        group, key = open_group(folder / (RAGGED if ragged else DRAWS)), f"{name}/lengths" if ragged else name
+        place, key = folder / (RAGGED if ragged else DRAWS), f"{name}/lengths" if ragged else name
+        group = open_group(place)
         shape, dtype = ((), np.dtype(np.int64)) if ragged else (variable.shape, variable.dtype)
         dims = ["chain", "draw", *(() if ragged else named[name])]
-        if key not in group:
+        if not (place / key / "zarr.json").is_file() and not (place / key / "c").exists():
             create(group, key, (chains, num_samples, *shape), (group_size, length, *shape), dtype, dims)
-        elif group[key].shape[1] < num_samples:
+        elif StoredArray(place, key, shape, dtype).shape[1] < num_samples:
             group[key].resize((chains, num_samples, *shape))
 
 
