@@ -41,11 +41,10 @@ def test_what_is_no_draws_is_said(statistic):
 
 
 @pytest.mark.parametrize("statistic", [ess, rhat])
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_draws_that_are_not_finite_are_not_passed_over(statistic, bad):
+def test_draws_that_are_nan_are_not_passed_over(statistic):
     spoilt = DRAWS.copy()
-    spoilt[1, 7, 2] = bad
-    with pytest.warns(UserWarning, match="draws has draws that are NaN or infinite in 1 of 3 coordinates"):
+    spoilt[1, 7, 2] = np.nan
+    with pytest.warns(UserWarning, match="draws has draws that are NaN in 1 of 3 coordinates"):
         found = statistic(spoilt)
     np.testing.assert_array_equal(found[:2], statistic(DRAWS)[:2])
     assert np.isnan(found[2])

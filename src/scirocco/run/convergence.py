@@ -26,7 +26,7 @@ def ess(draws: Any, method: str = "bulk") -> Any:
     """The effective sample size of every coordinate, of an ``xarray.Dataset``, a trace or an array (chain, draw, ...).
 
     For ``method`` "bulk" of the ranks, "tail" the smaller of those of the 5 % and 95 % quantiles, "mean", "median" or
-    "sd" of these. NaN for fewer than four draws; of draws that are not finite too, with a warning.
+    "sd" of these. NaN for fewer than four draws; of draws that are NaN too, with a warning.
     """
     if method not in _ESS:
         raise ValueError(f"method must be one of {list(_ESS)}; got {method!r}")
@@ -75,14 +75,14 @@ def _by_coordinate(name: str, draws: Any, compute: Callable[[np.ndarray], float]
     unknown = 0
     for index in np.ndindex(found.shape):
         values = draws[(slice(None), slice(None), *index)].astype(np.float64)
-        if not np.isfinite(values).all():
+        if np.isnan(values).any():
             unknown += 1
         elif values.shape[1] >= LEAST_DRAWS:
             found[index] = compute(values)
     if unknown:
         warnings.warn(
-            f"{name} has draws that are NaN or infinite in {unknown} of {found.size} coordinates, of which nothing can "
-            "be said: the answer is NaN there",
+            f"{name} has draws that are NaN in {unknown} of {found.size} coordinates, of which nothing can be said: the "
+            "answer is NaN there",
             UserWarning,
             stacklevel=4,
         )
