@@ -18,6 +18,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from scirocco.core.checks import positive_array, require_budget, require_count, require_flag
+from scirocco.core.forked import refuse_after_fork
 from scirocco.core.types import Key, Params
 from scirocco.gradient.blocks import Block, split
 from scirocco.models import storage
@@ -55,6 +56,7 @@ class GradientModel(BaseEstimator):  # type: ignore[misc]
     _bias_note: ClassVar[str] = ""  # what the bias report of this model is not about
 
     def _check_run(self) -> None:
+        refuse_after_fork()
         for name, least in (("n_draws", 2), ("burn_in", 0), ("thin", 1), ("n_chains", 1)):
             require_count(name, getattr(self, name), least)
         require_budget(self.max_seconds)

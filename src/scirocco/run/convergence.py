@@ -81,8 +81,8 @@ def _by_coordinate(name: str, draws: Any, compute: Callable[[np.ndarray], float]
             found[index] = compute(values)
     if unknown:
         warnings.warn(
-            f"{name} has draws that are NaN in {unknown} of {found.size} coordinates, of which nothing can be said: the "
-            "answer is NaN there",
+            f"{name} has draws that are NaN in {unknown} of {found.size} coordinates, of which nothing can be said: "
+            "the answer is NaN there",
             UserWarning,
             stacklevel=4,
         )
