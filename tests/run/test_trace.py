@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from importlib.metadata import version
 
 import jax
-import warnings
-
 import jax.numpy as jnp
 import numpy as np
 import pytest

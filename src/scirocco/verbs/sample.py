@@ -33,8 +33,8 @@ from scirocco.run.resume import GivenParts, Resumer
 from scirocco.run.runner import run
 from scirocco.run.trace import Trace
 from scirocco.samplers.base import Sampler, automatic
-from scirocco.target import Target
-from scirocco.verbs.tune import kernel, require_target, tune
+from scirocco.target import Target, require_target
+from scirocco.verbs.tune import kernel, tune
 
 
 @interruptible

@@ -37,7 +37,7 @@ from scirocco.run.folder import RunFolder, group_folders, read_description
 from scirocco.run.resume import GivenParts, Resumer
 from scirocco.run.trace import Trace
 from scirocco.samplers.base import Sampler, automatic
-from scirocco.target import Target
+from scirocco.target import Target, require_target
 from scirocco.verbs.sample import (
     GradientParts,
     Prepared,
@@ -47,7 +47,6 @@ from scirocco.verbs.sample import (
     require_warm_up,
     run_engines,
 )
-from scirocco.verbs.tune import require_target
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -19,7 +19,7 @@ from scirocco.gradient.blocks import Block
 from scirocco.gradient.engine import is_function
 from scirocco.gradient.kernel import Kernel
 from scirocco.samplers.base import Sampler, automatic
-from scirocco.target import Target
+from scirocco.target import Target, require_target
 
 if TYPE_CHECKING:
     from scirocco.tuning.automatic import Tuned
@@ -95,12 +95,6 @@ def tune(
     first = initial(jax.random.key(seed)) if is_function(initial) else initial
     free = estimator is None and batching is None
     return tune_kernel(make, rows, first, free=free, free_batch=batch_size is None)
-
-
-def require_target(target: object) -> None:
-    """Reject what is no target."""
-    if not isinstance(target, Target):
-        raise TypeError(f"target must be a scirocco.Target; got {type(target).__name__}")
 
 
 def _batch_size(target: Target, sampler: Sampler, batch_size: int | float | None) -> int | float:
