@@ -35,6 +35,7 @@ def test_a_budget_of_seconds_is_used(second_by_second, name):
     assert model.n_iter_ > 1.2 * default
     assert "max_seconds was used up" in model.ended_
     assert model.ended_ in str(model.summary())
+    assert "inf" not in model.trace_.stopped.text
     assert model.posterior_.sizes["draw"] == 5
 
 

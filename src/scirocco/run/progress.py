@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -53,7 +54,7 @@ class Progress:
             elapsed, made = seconds - self._first[0], done - self._first[1]
             rate = f"{made / elapsed:,.3g} {unit}/s" if elapsed > 0 and made > 0 else ""
             rate = f"{made / elapsed:,.0f} {unit}/s" if rate and made / elapsed > 100 else rate
-            amount = f"{_counted(done)}/{_counted(total)} {unit}"
+            amount = f"{_counted(done)}{'' if math.isinf(total) else f'/{_counted(total)}'} {unit}"
             self._bar.update(
                 self._task, description=phase, completed=int(UNITS * min(1.0, share)), amount=amount, rate=rate,
                 note=f"{draws:,} draws",

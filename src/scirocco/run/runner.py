@@ -9,6 +9,7 @@ one after the other or elsewhere.
 
 from __future__ import annotations
 
+import math
 import shutil
 import signal
 import warnings
@@ -108,7 +109,8 @@ def _repeat(
         if diverged is not None or all(group.over for group in groups):
             return diverged
         done, total, unit = _least(groups).engine.work
-        place = f"step {int(done):,} of {int(total):,}" if unit == "steps" else f"{done:.4g} of {total:g} {unit}"
+        limit = "" if math.isinf(total) else f" of {total:g}"
+        place = f"step {int(done):,} of {int(total):,}" if unit == "steps" else f"{done:.4g}{limit} {unit}"
         if interrupt.asked:
             ended = interrupt.request == signal.SIGTERM
             return Stop("terminated" if ended else "interrupted", f"{'ended' if ended else 'interrupted'} at {place}")

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from scirocco.counts.chains import Chain
+from scirocco.counts.packing import Arrays
 from scirocco.counts.passes import PassEngine
 from scirocco.models.dp_mixture.clusters import Clusters
 from scirocco.models.dp_mixture.partition import PartitionLaw
@@ -82,3 +83,17 @@ class MixtureEngine(PassEngine[MixtureChain]):
             ACCEPTED: np.asarray(chain.tally[[SPLIT, MERGED]].sum() / max(1, chain.tally[[SPLITS, MERGES]].sum())),
         }  # fmt: skip
         return known, known | partition
+
+    def leaves(self) -> Arrays:
+        """The passes; if there is no draw, the partition that the search has found."""
+        found = {"passes": np.asarray(float(self.work[0]))}
+        if self.second_half.records:
+            return found
+        chain = self._make()  # another one, since the run may go on
+        chain.unpack(self.chain.pack())
+        chain.finish_search()
+        sizes, counts = chain.statistics()
+        return found | {
+            NUMBER: np.asarray(float(chain.clusters.number)), LABELS: chain.labels(), SIZES: sizes, COUNTS: counts,
+            CONCENTRATION: np.asarray(float(chain.partition.concentration)), BASE: chain.clusters.law.base,
+        }  # fmt: skip

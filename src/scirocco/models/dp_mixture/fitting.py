@@ -46,6 +46,7 @@ STICKS: dict[str, tuple[SimplexSampler, SimplexSampler]] = {
 STREAM_BATCH = 1000  # rows of a minibatch of the stochastic samplers
 DRAW_BYTES, MOST_DRAWS, FEWEST_DRAWS = 2**28, 100, 10  # of draws; how many if that is not said
 TYPICAL_CLUSTERS = 50
+FIXED = (LABELS, NUMBER, CONCENTRATION, BASE)  # what has the same shape in every draw
 
 
 def fit_mixture(model: DirichletProcessMixture, rows: Documents, choice: SamplerChoice, location: FitLocation) -> None:
@@ -67,7 +68,7 @@ def fit_mixture(model: DirichletProcessMixture, rows: Documents, choice: Sampler
     trace = location.run(
         engines, model, data, seed=seed, sampler=choice.name, seconds=model.max_seconds, workers=workers
     )
-    keep(model, engines, trace)
+    keep(model, trace, kept=keeps(model, choice))
 
 
 def keeps(model: DirichletProcessMixture, choice: SamplerChoice) -> bool:
@@ -117,33 +118,21 @@ def partition_law(model: DirichletProcessMixture, concentration: float | None = 
     return DirichletProcess(value, model.concentration_prior if learnt else None)
 
 
-def keep(model: DirichletProcessMixture, engines: list[MixtureEngine], trace: Trace) -> None:
-    """The fitted attributes."""
+def keep(model: DirichletProcessMixture, trace: Trace, *, kept: bool) -> None:
+    """The fitted attributes; ``kept`` says whether counts are those of all allocations."""
     model.trace_ = trace
-    sampled = [engine.chains.start for engine in engines if engine.second_half.records]
-    if sampled:
-        ragged = trace.ragged
-        known = trace.posterior
-        if known.sizes["chain"] > len(sampled):  # on disk there is room for chains that have recorded nothing
-            known = known.isel(chain=sampled)
-            ragged = {name: type(r)(r.lengths[sampled], [r.values[c] for c in sampled]) for name, r in ragged.items()}
-        fixed = {name: known[name].values for name in (LABELS, NUMBER, CONCENTRATION, BASE)}
-        sizes, counts = ([list(chain) for chain in ragged[name]] for name in (SIZES, COUNTS))
-        kept = engines[0].chain.kept
-        found = MixtureDraws(fixed[LABELS], fixed[NUMBER], fixed[CONCENTRATION], fixed[BASE], sizes, counts, kept)
+    if trace.chains:
+        fixed = {name: trace.posterior[name].values for name in FIXED}
+        sizes, counts = ([list(chain) for chain in trace.ragged[name]] for name in (SIZES, COUNTS))
     else:
         warnings.warn(
             "fit stopped before the sampler began: the partition is that of the search for a start, without "
             "uncertainty. Give it more time (the first fit also compiles)",
             stacklevel=6,
         )
-        chain = engines[0].chain
-        chain.finish_search()
-        number, concentration = float(chain.clusters.number), float(chain.partition.concentration)
-        size, count = chain.statistics()
-        found = MixtureDraws(
-            chain.labels()[None, None], np.array([[number]]), np.array([[concentration]]),
-            chain.clusters.law.base[None, None], [[size]], [[count]], chain.kept,
-        )  # fmt: skip
-    model._keep(found)
-    model.n_iter_ = max(engine.work[0] for engine in engines)
+        found = trace.leaves[0]
+        fixed = {name: found[name][None, None] for name in FIXED}
+        sizes, counts = ([[found[name]]] for name in (SIZES, COUNTS))
+    labels, number, concentration, base = (fixed[name] for name in FIXED)
+    model._keep(MixtureDraws(labels, number, concentration, base, sizes, counts, kept))
+    model.n_iter_ = max(float(leaf["passes"]) for leaf in trace.leaves.values())

@@ -6,7 +6,6 @@ chains go on over all. A new word enters with its prior: no old token has it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -38,32 +37,19 @@ class InOrder(NamedTuple):
 class Assignments:
     """What chains have assigned, as they left it: each has the documents in an order of its own."""
 
+    starts: np.ndarray  # of the documents, as in ``InOrder``
+    words: np.ndarray
     orders: list[np.ndarray]  # which document stands where
-    starts: list[np.ndarray]
-    words: list[np.ndarray]
     topics: list[np.ndarray]
     alphas: np.ndarray
 
-    @classmethod
-    def of(cls, chains: Sequence[Any]) -> Assignments:
-        """Those of chains with kept labels."""
-        kept = [chain.kept for chain in chains]
-        orders, starts = ([getattr(chain, name) for chain in chains] for name in ("order", "token_starts"))
-        alphas = np.array([chain.alpha for chain in chains], np.float64)
-        return cls(orders, starts, [k.codes for k in kept], [k.labels for k in kept], alphas)
-
     def in_order(self) -> InOrder:
         """All chains in the order of the documents, which takes as long as a sweep."""
-        topics, words, starts = [], None, None
-        for order, own, codes, labels in zip(self.orders, self.starts, self.words, self.topics, strict=True):
-            back = np.argsort(order)
-            places = Documents(own, codes, codes, 0).entries(back)
-            topics.append(labels[places])
-            if words is None:
-                starts, words = np.concatenate([[0], np.cumsum(np.diff(own)[back])]), codes[places]
-        assert starts is not None
-        assert words is not None
-        return InOrder(starts, words, np.array(topics), self.alphas)
+        lengths, topics = np.diff(self.starts), []
+        for order, labels in zip(self.orders, self.topics, strict=True):
+            own = np.concatenate([[0], np.cumsum(lengths[order])])
+            topics.append(labels[Documents(own, labels, labels, 0).entries(np.argsort(order))])
+        return InOrder(self.starts, self.words, np.array(topics), self.alphas)
 
     def pack(self) -> dict[str, np.ndarray]:
         """Arrays by name."""
@@ -76,7 +62,7 @@ class Assignments:
             return None
         starts, words, topics, alphas = (arrays[f"assigned_{name}"] for name in InOrder._fields)
         chains, order = len(topics), np.arange(len(starts) - 1)
-        return cls([order] * chains, [starts] * chains, [words] * chains, list(topics), alphas)
+        return cls(starts, words, [order] * chains, list(topics), alphas)
 
 
 def widened(X: Any, vocabulary: Any, known: Any, width: int) -> tuple[Any, np.ndarray | None, int]:

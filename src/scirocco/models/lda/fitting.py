@@ -18,12 +18,13 @@ from scirocco.models.fit_location import FitLocation
 from scirocco.models.lda.agreement import Agreement
 from scirocco.models.lda.assignments import Assignments, InOrder
 from scirocco.models.lda.blocks import CorpusBlocks
-from scirocco.models.lda.engine import TOPICS, TopicChain, TopicEngine, alignments
+from scirocco.models.lda.engine import ORDER, TOPICS, TopicChain, TopicEngine
 from scirocco.models.lda.gibbs import CollapsedGibbs, KeptGibbs
 from scirocco.models.lda.held_out import HeldOut, held_out_size
 from scirocco.models.lda.sampler_names import IN_MEMORY, NATURAL, natural_sampler, stream_sampler
 from scirocco.models.lda.start.em import StochasticEM
 from scirocco.models.lda.stream import StreamChain, StreamFit
+from scirocco.run.checkpoint import part
 from scirocco.run.trace import Trace
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def fit_topics(
     trace = location.run(
         engines, model, documents.fingerprint(), seed=seed, sampler=choice.name, seconds=seconds, workers=workers
     )
-    keep(model, engines, trace, alpha)
+    keep(model, trace, documents, alpha)
 
 
 def make_chain(
@@ -110,61 +111,66 @@ def make_chain(
     return StreamFit(stream, documents, search, beta, choose)
 
 
-def keep(model: LDA, engines: list[TopicEngine], trace: Trace, alpha: np.ndarray) -> None:
+def keep(model: LDA, trace: Trace, documents: Documents | Corpus, alpha: np.ndarray) -> None:
     """The fitted attributes: topics of all chains in the order of the first."""
-    import xarray as xr
-
     model.trace_ = trace
-    sampled = [engine for engine in engines if engine.second_half.records]
-    if not sampled:
+    leaves = [trace.leaves[chain] for chain in trace.chains or [0]]  # the first, if none has draws
+    if trace.chains:
+        draws, means = trace.posterior[TOPICS].values, trace.moments.mean[TOPICS]
+        means = means / means.sum(axis=2, keepdims=True)
+    else:
         warnings.warn(
             "fit stopped before the sampler began: the topics are those of the search for a start, without "
             "uncertainty. Give it more time (the first fit also compiles)",
             stacklevel=6,
         )
-        topics = engines[0].chain.draw()
-        model.posterior_ = named_topics(topics[None, None], model)
-        model.components_ = topics / topics.sum(axis=1, keepdims=True, dtype=np.float64)
-        model.agreement_ = Agreement.of([model.components_], topics[None, None])
-        orders, sampled = [np.arange(len(topics))], engines[:1]
-    else:
-        orders = alignments([engine.second_half.moments() for engine in sampled])
-        draws = trace.posterior[TOPICS].values
-        if len(draws) > len(sampled):  # on disk there is room for chains that have recorded nothing
-            draws = draws[[engine.chains.start for engine in sampled]]
-        model.posterior_ = xr.Dataset({TOPICS: named_topics(draws, model)[TOPICS]})
-        means = [e.second_half.mean()[TOPICS][order] for e, order in zip(sampled, orders, strict=True)]
-        means = [mean / mean.sum(axis=1, keepdims=True) for mean in means]
-        model.agreement_ = Agreement.of(means, draws)
-        matched = model.agreement_.matched
-        model.components_ = np.einsum("ck,ckw->kw", matched / matched.sum(axis=0), np.array(means))  # no strangers
-    chains = [engine.chain for engine in sampled]
-    kept = all(isinstance(chain, KeptGibbs) and not chain.searching for chain in chains)
-    model._assigned = Assignments.of(chains) if kept else None
+        draws = leaves[0][TOPICS][None, None]
+        means = (draws / draws.sum(axis=3, keepdims=True, dtype=np.float64))[0]
+    model.posterior_ = named_topics(draws, model)
+    model.agreement_ = Agreement.of(means, draws)
     matched = model.agreement_.matched
     shares = matched / matched.sum(axis=0)  # of strangers 0
-    learnt = np.array([chain.alpha[order] for chain, order in zip(chains, orders, strict=True)], np.float64)
+    model.components_ = np.einsum("ck,ckw->kw", shares, means)
+    learnt = np.array([leaf["alpha"][leaf[ORDER]] for leaf in leaves], np.float64)
     model.alpha_ = (shares * learnt).sum(axis=0) if model.learn_alpha else alpha
-    model.beta_ = np.mean([chain.beta for chain in chains], axis=0)
-    inflated = [chain.inflation() for chain in chains]
-    known = [ratio[order] for ratio, order in zip(inflated, orders, strict=True) if ratio is not None]
-    model.inflation_ = np.einsum("ck,ckw->kw", shares, np.array(known)) if len(known) == len(orders) else None
+    model.beta_ = np.mean([leaf["beta"] for leaf in leaves], axis=0)
+    model._assigned = _assignments(leaves, documents)
+    model.inflation_ = None
+    if all("inflation" in leaf for leaf in leaves):
+        known = [np.broadcast_to(leaf["inflation"][leaf[ORDER]], means.shape[1:]) for leaf in leaves]
+        model.inflation_ = np.einsum("ck,ckw->kw", shares, np.array(known))
+    model.n_iter_ = max(float(leaf["passes"]) for leaf in trace.leaves.values())
+    _warn(model)
+
+
+def _assignments(leaves: list[dict[str, np.ndarray]], documents: Documents | Corpus) -> Assignments | None:
+    """Those of the chains, if all have kept them."""
+    kept = [part(leaf, "assigned") for leaf in leaves]
+    if not all(kept):
+        return None
+    assert isinstance(documents, Documents)
+    alphas = np.array([leaf["alpha"] for leaf in leaves], np.float64)
+    orders, topics = ([own[name] for own in kept] for name in ("order", "topics"))
+    return Assignments(documents.token_starts, documents.token_words(), orders, topics, alphas)
+
+
+def _warn(model: LDA) -> None:
+    """Say what intervals and averages of a fit are not good for."""
     if model.inflation_ is not None:
         typical = float((model.components_ * model.inflation_).sum(axis=1).mean())
         if typical > NOISY:
             warnings.warn(
                 f"the noise of minibatches makes the sds of words {typical:.1f} times too large (inflation_): take "
                 "means, not intervals, from this fit, or a smaller step size, a larger batch_size, sampler='gibbs'",
-                stacklevel=6,
+                stacklevel=7,
             )
     lost = float(np.mean(~model.agreement_.reproduced))
     if model.agreement_.chains > 1 and lost > 0.5:
         warnings.warn(
             f"{lost:.0%} of the topics are not found by all {model.agreement_.chains} chains (agreement_): each chain "
             "stays in a mode of its own. Give them more time, fewer topics, or take the topics that are found by all",
-            stacklevel=6,
+            stacklevel=7,
         )
-    model.n_iter_ = max(engine.work[0] for engine in engines)
 
 
 def named_topics(topics: np.ndarray, model: LDA) -> Any:

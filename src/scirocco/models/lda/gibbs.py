@@ -160,8 +160,6 @@ class KeptGibbs(PassChain, TopicChain):
 
     def draw(self) -> np.ndarray:
         """Topics given all assignments, topics x words."""
-        if self.searching:
-            return self.search.topics()
         theta = draw_gammas(self.key, self.next_call(), self.kept.used + self.beta[:, None], self.threads)
         return np.ascontiguousarray((theta / theta.sum(axis=0)).T, dtype=np.float32)
 
@@ -172,7 +170,15 @@ class KeptGibbs(PassChain, TopicChain):
 
     def inflation(self) -> np.ndarray | None:
         """Exact: minibatches add no noise."""
-        return None if self.searching else np.ones((self.topics, self.width))
+        return None if self.searching else np.ones((self.topics, 1))
+
+    def found(self) -> np.ndarray:
+        """What the search has found so far, or the expectation of ``draw``."""
+        return self.search.topics() if self.searching else self.mean().astype(np.float32)
+
+    def assignments(self) -> Arrays:
+        """The topics of all tokens, once every document has some."""
+        return {} if self.searching else {"order": self.order, "topics": self.kept.labels}
 
 
 class CollapsedGibbs(KeptGibbs):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -313,7 +314,27 @@ class StreamFit(TopicChain):
 
     def draw(self) -> np.ndarray:
         """The topics, topics x words."""
-        return self.stream.draw() if self._sampling else self.search.phi().T
+        return self.stream.draw()
+
+    def found(self) -> np.ndarray:
+        """What the search has found so far, or the topics."""
+        if not self._sampling:
+            return self.search.phi().T
+        with self._unchanged():
+            return self.stream.draw()
+
+    @contextmanager
+    def _unchanged(self) -> Iterator[None]:
+        """Reading brings words up to date, and surveys have random numbers of their own: a run that goes on must not
+        know that it was asked.
+        """
+        stream = self.stream
+        weights, surveyed = stream.weights, stream.surveyed
+        stream.weights = weights.copy()
+        try:
+            yield
+        finally:
+            stream.weights, stream.surveyed = weights, surveyed
 
     def mean(self) -> np.ndarray:
         """The topics themselves: their expectation is not known."""
@@ -323,8 +344,9 @@ class StreamFit(TopicChain):
         """That of the chain, measured on documents at hand."""
         if not self._sampling or not self.stream.steps:
             return None
-        sample = self.stream.larger(min(PROBED, self.size)).data
-        return self.stream.inflation(sample, self.minibatches.batch_size, self.size)
+        with self._unchanged():
+            sample = self.stream.larger(min(PROBED, self.size)).data
+            return self.stream.inflation(sample, self.minibatches.batch_size, self.size)
 
 
 def fresh_assignments(
