@@ -254,6 +254,7 @@ def test_scir_on_sorted_codes_is_scir_on_shuffled_ones(tmp_path, monkeypatch):
     )  # at most 1.12, by the law of independent minibatches
 
 
+@pytest.mark.quick
 def test_codes_on_disk(tmp_path):
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     many = np.tile(CODES, 20)
@@ -341,6 +342,7 @@ def test_results_depend_on_the_seed_alone(lazy):
     assert not np.any(one[0] == one[1])
 
 
+@pytest.mark.quick
 def test_trace_arviz_and_collect():
     trace = run(collect=lambda omega: {"largest": omega.max(), "entropy": -np.sum(omega[:3] * np.log(omega[:3]))})
     assert dict(trace.posterior.sizes) == {"chain": 2, "draw": 200}
