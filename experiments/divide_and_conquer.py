@@ -57,6 +57,7 @@ COLOUR = dict(zip(METHODS, (*COLOURS[:3], COLOURS[3], COLOURS[0], COLOURS[3], "#
 # In units of the narrowest direction: h of SGLD over its variance, h of SGHMC over its sd.
 GRID = {"SGLD": (0.003, 0.01, 0.03, 0.1, 0.3), "SGHMC": (0.01, 0.03, 0.1, 0.3, 0.8)}
 MODES: dict[str, Any] = {
+    "tiny": {"repetitions": 1, "draws": 100, "thin": 1, "dimensions": (2,)},
     "short": {"repetitions": 2, "draws": 400, "thin": 5, "dimensions": (2, 10)},
     "full": {"repetitions": 10, "draws": 2_000, "thin": 50, "dimensions": (2, 5, 10, 20)},
 }

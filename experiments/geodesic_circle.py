@@ -47,6 +47,7 @@ HOT = 1 + STEP_SIZE * NOISE / (2 * FRICTION)  # the temperature with V taken as 
 SETTLED = FRICTION + STEP_SIZE * NOISE / 2  # of the thermostat
 EDGES = np.linspace(-np.pi, np.pi, 64)
 MODES: dict[str, Any] = {
+    "tiny": {"draws": 200, "seeds": 2, "long": 200, "chains": 2},
     "short": {"draws": 2_000, "seeds": 4, "long": 4_000, "chains": 4},
     "full": {"draws": 10_000, "seeds": 20, "long": 75_000, "chains": 4},
 }

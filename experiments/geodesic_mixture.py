@@ -48,6 +48,7 @@ STEP_SIZE = float(np.sqrt(5e-4 / SIZE))
 FRICTION, INNER = 0.1 / STEP_SIZE, 10
 POINTS = {"shallow": 1, "deep": 3}  # seeds
 MODES: dict[str, Any] = {
+    "tiny": {"draws": 60, "burn_in": 20, "chains": 2, "points": ["shallow"]},
     "short": {"draws": 1_200, "burn_in": 300, "chains": 4, "points": ["shallow"]},
     "full": {"draws": 25_000, "burn_in": 15_000, "chains": 6, "points": list(POINTS)},
 }

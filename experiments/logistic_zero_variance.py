@@ -46,6 +46,7 @@ from scirocco.run.convergence import standard_error
 
 CONTROLLED, PLAIN = "SGLD-CV", "plain"  # the gradients
 MODES: dict[str, Any] = {  # sizes: rows, and the step size of Table A.3.2
+    "tiny": {"batch": 50, "held_out": 200, "runs": 2, "draws": 100, "burn_in": 10, "sizes": {6000: 2e-4}},
     "short": {"batch": 50, "held_out": 2000, "runs": 2, "draws": 1000, "burn_in": 100, "sizes": {6000: 2e-4}},
     "full": {"batch": 500, "held_out": 10_000, "runs": 5, "draws": 10_000, "burn_in": 1000,
              "sizes": {4357: 5e-4, 43_575: 5e-5, 435_759: 5e-6}},
