@@ -19,7 +19,7 @@ from dp_mixture import SPREAD, synthetic
 
 import scirocco as sc
 from scirocco.models.dp_mixture.components import Multinomial
-from scirocco.models.dp_mixture.memory import Blocked, Collapsed
+from scirocco.models.dp_mixture.gibbs import Blocked, Collapsed
 from scirocco.models.dp_mixture.partition import DirichletProcess
 
 TIMES = 5

@@ -27,7 +27,7 @@ import scipy.sparse as sp
 from scirocco.corpora import write_corpus
 from scirocco.corpora.documents import Documents
 from scirocco.counts.minibatches import Minibatch
-from scirocco.models.lda.memory import KeptGibbs
+from scirocco.models.lda.gibbs import KeptGibbs
 from scirocco.models.lda.stream import StreamChain
 from scirocco.simplex import SCIR
 

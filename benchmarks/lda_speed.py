@@ -19,7 +19,7 @@ import lda
 import numpy as np
 
 from scirocco.corpora.documents import Documents
-from scirocco.models.lda.memory import CollapsedGibbs, KeptGibbs
+from scirocco.models.lda.gibbs import CollapsedGibbs, KeptGibbs
 
 ALPHA, BETA = lda.ALPHA, lda.BETA
 

@@ -44,8 +44,8 @@ import scirocco as sc
 from scirocco.corpora.documents import Documents
 from scirocco.models.dp_mixture.components import Multinomial
 from scirocco.models.dp_mixture.partition import DirichletProcess
+from scirocco.models.dp_mixture.predictive import Snapshot, log_predictive
 from scirocco.models.dp_mixture.slice_sampler import SliceSampler
-from scirocco.models.dp_mixture.snapshots import Snapshot, log_predictive
 from scirocco.simplex import Exact
 from scirocco.simplex.sgrld import _normals
 

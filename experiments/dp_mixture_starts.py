@@ -26,9 +26,9 @@ from common import COLOURS, Claim
 import scirocco as sc
 from scirocco.corpora.documents import Documents
 from scirocco.models.dp_mixture.density import count_rows, log_scores
-from scirocco.models.dp_mixture.memory import Collapsed
+from scirocco.models.dp_mixture.gibbs import Collapsed
 from scirocco.models.dp_mixture.partition import DirichletProcess
-from scirocco.models.dp_mixture.snapshots import Snapshot
+from scirocco.models.dp_mixture.predictive import Snapshot
 from scirocco.run import convergence
 
 MODES: dict[str, Any] = {

@@ -41,7 +41,7 @@ from lda_stream import Curve, Texts
 
 import scirocco as sc
 from scirocco.corpora.documents import Documents
-from scirocco.counts.estimators import ControlVariate
+from scirocco.counts.estimators import ControlVariateCounts
 from scirocco.counts.minibatches import InMemory
 from scirocco.models.lda.evaluation import unigram_perplexity
 from scirocco.models.lda.stream import StreamChain
@@ -135,7 +135,7 @@ def follow(
         try:
             for step in range(1, wanted[-1] + 1):
                 chain.step(minibatches.at(step))
-                documents += BATCH * (2 if isinstance(chain.estimator, ControlVariate) else 1)
+                documents += BATCH * (2 if isinstance(chain.estimator, ControlVariateCounts) else 1)
                 if step in wanted:
                     place = wanted.index(step)
                     swept[place] = documents

@@ -37,7 +37,7 @@ import scirocco as sc
 from scirocco.corpora.documents import Documents
 from scirocco.counts.minibatches import InMemory
 from scirocco.models.lda.evaluation import completion_perplexity, unigram_perplexity
-from scirocco.models.lda.memory import CollapsedGibbs
+from scirocco.models.lda.gibbs import CollapsedGibbs
 from scirocco.models.lda.stream import StreamChain
 
 BATCH, SWEEPS, SKIPPED = 50, 20, 5

@@ -114,7 +114,8 @@ def texts(mode: str, topics: int) -> Texts:
 def sampler(method: str, a: float, eta: float) -> Natural:
     """In the terms of the library: h = sqrt(eta), A = a/h."""
     h = float(np.sqrt(eta))
-    return Natural((sc.SGHMC if method == "SGHMC" else sc.SGNHT)(h, a / h), PRIOR)
+    moved = sc.SGHMC(h, friction=a / h) if method == "SGHMC" else sc.SGNHT(h, diffusion=a / h)
+    return Natural(moved, normal_prior=PRIOR)
 
 
 def follow(

@@ -225,7 +225,7 @@ class Adjustable(sc.SGLD):
     def step(self, key: Any, state: State, gradient: Any) -> tuple[State, Any]:
         """One step of ``sc.SGLD``."""
         h, falls, temperature = state.settings
-        sampler = sc.SGLD(h * jnp.where(falls, FALLING(state.step), 1.0), temperature)
+        sampler = sc.SGLD(h * jnp.where(falls, FALLING(state.step), 1.0), temperature=temperature)
         new, info = sampler.step(key, sampler.init(key, state.position)._replace(step=state.step), gradient)
         return State(new.position, new.step, state.settings), info
 

@@ -177,9 +177,9 @@ def model_of(corpus: Corpus, name: str, seed: int, **run: Any) -> sc.SphericalAd
     """The model of a corpus with one of the methods."""
     method, small, *_ = METHODS[name]
     step = np.sqrt(GAMMA / len(corpus.train))
-    sampler = sc.SGGMC(step, friction=RHO / step) if name == SOURCE else None
+    sampler = sc.SGGMC(step, friction=RHO / step) if name == SOURCE else method
     return sc.SphericalAdmixture(
-        corpus.topics, **corpus.settings, method=method, sampler=sampler, batch_size=corpus.batch if small else 1.0,
+        corpus.topics, **corpus.settings, sampler=sampler, batch_size=corpus.batch if small else 1.0,
         start="variational" if name in SEARCHED else "k-means", burn_in=0, n_chains=1, random_state=seed, **run,
     )  # fmt: skip
 
@@ -191,7 +191,7 @@ def scores(model: Any, topics: np.ndarray, test: np.ndarray) -> np.ndarray:
     whole, found = model.posterior_, []
     for one in topics:
         model.posterior_ = xr.Dataset({"topics": (("chain", "draw", "topic", "word"), one[None, None])})
-        found.append(model.score_samples(test, shares=SHARES, seed=0))
+        found.append(model.score_samples(test, n_shares=SHARES, random_state=0))
     model.posterior_ = whole
     return np.array(found)
 
@@ -226,7 +226,7 @@ def variational(corpus: Corpus, name: str, seed: int, marks: np.ndarray) -> tupl
     Steps shrink over the run as planned, so a run that is cut off ends with long ones: a fifth of the time is spare.
     """
     times: list[float] = []
-    model_of(corpus, name, seed, n_draws=TRIAL, thin=1).fit(corpus.train, report=lambda t, _: times.append(t))
+    model_of(corpus, name, seed, n_draws=TRIAL, thin=1).fit(corpus.train, callback=lambda t, _: times.append(t))
     steps = max(2, int(0.8 * marks[-1] / np.mean(np.diff(times))))  # the first one compiles
     last: dict[int, np.ndarray] = {}
     counted: list[float] = []
@@ -236,7 +236,7 @@ def variational(corpus: Corpus, name: str, seed: int, marks: np.ndarray) -> tupl
         last[int(np.searchsorted(marks, seconds))] = topics
 
     model = model_of(corpus, name, seed, n_draws=steps, thin=1, max_seconds=float(marks[-1]))
-    model.fit(corpus.train, report=report)
+    model.fit(corpus.train, callback=report)
     found = {place: -scores(model, topics[None], corpus.test).mean() for place, topics in last.items()}
     values, known = np.full(len(marks), np.nan), np.nan
     for place in range(len(marks)):

@@ -47,6 +47,7 @@ from scirocco.gradient.blocks import split
 
 TAU = 3.0  # the precision of a rating
 SAMPLERS = {"SGHMC": sc.SGHMC, "SGNHT": sc.SGNHT}
+SETTING = {"SGHMC": "friction", "SGNHT": "diffusion"}  # what A is called
 MNIST, RATINGS = "MNIST", "MovieLens"
 ETAS = (2e-7, 4e-7, 6e-7, 8e-7)
 MODES: dict[str, Any] = {
@@ -206,7 +207,7 @@ def chain_of(task: Task, method: str, *, batch: int, steps: int, thin: int) -> C
 
     def follow(key: Any, a: Any, eta: Any, start: Any, data: Any) -> Any:
         h = jnp.sqrt(eta)
-        kernel = bound.replaced(SAMPLERS[method](h, a / h))
+        kernel = bound.replaced(SAMPLERS[method](h, **{SETTING[method]: a / h}))
         first, key = jax.random.split(key)
         state = kernel.program.state(first, *split(start, bound.blocks), ())
 

@@ -43,16 +43,6 @@ def _ctrl_c_raises():
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.fixture(autouse=True)
-def _no_bias_report(request, monkeypatch):
-    """Where it is not looked at: its program is a third of what a run compiles. Marked tests have it."""
-    folders = ("law", "models", "batches", "estimators", "conformance")
-    if request.path.parent.name in folders and "bias_report" not in request.keywords:
-        from scirocco.gradient.engine import GradientEngine  # after the hook
-
-        monkeypatch.setattr(GradientEngine, "probe_steps", [])
-
-
 @pytest.fixture
 def load(monkeypatch):
     """Import an experiment by name; they import each other by name, as scripts do."""

@@ -454,7 +454,7 @@ def test_bad_input(change, words):
         (lambda: sc.SCIRCV(0.1, centre=[2.0], recentre_every=3), "cannot both be given"),
         (lambda: sc.SCIRCV(0.1, recentre_every=0), "recentre_every must be"),
         (lambda: sc.SCIRCV(0.1, centre_batch=-5), "centre_batch must be"),
-        (lambda: sc.SGRLD(0.1, "natural"), "parametrization must be one of"),
+        (lambda: sc.SGRLD(0.1, parametrization="natural"), "parametrization must be one of"),
         (lambda: sc.SGRLD(np.nan), "step_size must be finite"),
         (lambda: sc.SCIRCV(0.1).step(Weights(0.1, categories=2), Counts([[1, 2]])), "counts with a centre"),
     ],

@@ -99,7 +99,9 @@ def test_draws_are_scored_by_the_model_itself(load):
         topics=(("chain", "draw", "topic", "word"), draws[None])
     )
     value = module.averaged(found, np.arange(5.0, 9.0), np.array([8.0]))
-    np.testing.assert_allclose(value, model.log_perplexity(corpus.test, shares=module.SHARES, seed=0), rtol=1e-5)
+    np.testing.assert_allclose(
+        value, model.log_perplexity(corpus.test, n_shares=module.SHARES, random_state=0), rtol=1e-5
+    )
 
 
 def test_claims_compare_seeds_and_a_method_without_draws_is_worst(load):

@@ -291,7 +291,9 @@ def test_one_step_is_sghmc():
     theta, h, c = jnp.array([0.3, -1.2]), 0.05, 1.7
     friction = jnp.zeros((4, 4)).at[2:, 2:].set(c * jnp.eye(2))
     p = jnp.array([0.5, 2.0])
-    sampler = Recipe(lambda t: h / (1.0 + t), friction, swap(2), auxiliary=lambda key, flat: p, temperature=0.0)
+    sampler = Recipe(
+        lambda t: h / (1.0 + t), diffusion=friction, curl=swap(2), auxiliary=lambda key, flat: p, temperature=0.0
+    )
     state = sampler.init(jax.random.key(0), theta)
     new, _ = jit_step(sampler, jax.grad(quadratic))(jax.random.key(1), state)
     np.testing.assert_allclose(new.position, theta + h * p, rtol=1e-6)
@@ -305,7 +307,7 @@ def test_one_step_is_sghmc():
 def test_noise_has_covariance_2hTD_for_singular_D(diffusion):
     # 20,000 draws, each entry within 4.5 standard errors: one seed in 25,000 fails.
     h, temperature, n = 0.1, 0.5, 20_000
-    sampler = Recipe(h, jnp.array(diffusion), temperature=temperature)
+    sampler = Recipe(h, diffusion=jnp.array(diffusion), temperature=temperature)
     state = sampler.init(jax.random.key(0), jnp.zeros(2))
     keys = jax.random.split(jax.random.key(2), n)
     x = np.asarray(jax.vmap(jit_step(sampler, jnp.zeros_like), (0, None))(keys, state)[0].position, float)
@@ -328,7 +330,7 @@ def test_recipe_keeps_its_law():
         a = z[0] * z[1] + jnp.cos(z[2])
         return jnp.array([[0.0, a, -1.0], [-a, 0.0, z[1]], [1.0, -z[1], 0.0]])
 
-    sampler = Recipe(0.1, diffusion, curl, auxiliary=1, temperature=temperature)
+    sampler = Recipe(0.1, diffusion=diffusion, curl=curl, auxiliary=1, temperature=temperature)
     report = check_invariance(
         lambda z: sampler.drift(z, slope(z[:2])),
         lambda z: temperature * diffusion(z),
@@ -354,7 +356,7 @@ def test_law_of_a_diffusion_that_depends_on_position(sampler):
     chance less than once in 10,000 seeds.
     """
     h, chains, steps = 0.02, 512, 3000
-    kernel = sampler(h, lambda z: (1 + z**2) / 2)
+    kernel = sampler(h, diffusion=lambda z: (1 + z**2) / 2)
 
     def chain(key):
         def body(state, k):
@@ -378,7 +380,7 @@ def test_pytrees_and_jit():
     position = {"a": jnp.ones((2, 2)), "b": (jnp.zeros(()), jnp.arange(3.0))}
     n = 8
     d = jnp.asarray(np.r_[np.zeros(n), np.ones(n)])
-    sampler = Recipe(0.01, d, swap(n), auxiliary=n)
+    sampler = Recipe(0.01, diffusion=d, curl=swap(n), auxiliary=n)
 
     def gradient(p):
         return jax.tree.map(lambda x: 2 * x, p)

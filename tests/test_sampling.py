@@ -88,11 +88,11 @@ def test_the_same_seed_gives_the_same_draws_and_another_does_not():
 
 def test_a_chain_does_not_depend_on_how_it_is_cut_into_chunks(monkeypatch):
     from scirocco.gradient import engine
-    from scirocco.run import runner
+    from scirocco.run import group
 
     whole = sc.sample(TARGET, SGLD, START, thin=3, **FAST)
     monkeypatch.setattr(engine, "DRAW_BYTES", 7 * 16)
-    monkeypatch.setattr(runner, "CHUNK_SECONDS", 1e-4)
+    monkeypatch.setattr(group, "CHUNK_SECONDS", 1e-4)
     cut = sc.sample(TARGET, SGLD, START, thin=3, **FAST)
     np.testing.assert_array_equal(theta(whole), theta(cut))
     np.testing.assert_allclose(whole.mean["theta"], cut.mean["theta"], rtol=1e-6)
@@ -157,9 +157,9 @@ def test_cyclical_records_the_sampling_stage_only():
 def test_nothing_is_compiled_between_chunks(monkeypatch):
     """One program serves burn-in, all chunks, the partial last one, and blocks of data from disk."""
     from scirocco.gradient.engine import _loop
-    from scirocco.run import runner
+    from scirocco.run import group
 
-    monkeypatch.setattr(runner, "CHUNK_SECONDS", 1e-3)
+    monkeypatch.setattr(group, "CHUNK_SECONDS", 1e-3)
     before = _loop._cache_size()
     trace = sc.sample(TARGET, SGLD, START, num_samples=301, burn_in=137, thin=7, batch_size=20, estimator=sc.SVRG(97))
     assert trace.count == 301
@@ -368,7 +368,7 @@ def test_an_error_in_the_middle_of_a_run_keeps_the_draws(tmp_path):
                 target, sc.SGLD(1e-6), START, num_samples=5000, burn_in=0, batch_size=10, chains=1, path=path, seed=2
             )
         assert caught.value.trace.count > 50
-        assert "ValueError" in caught.value.trace.stopped
+        assert "ValueError" in caught.value.trace.stopped.text
     assert sc.Trace.load(tmp_path / "run").count == caught.value.trace.count
 
 
@@ -424,7 +424,7 @@ def test_a_divergence_on_disk_can_be_loaded(tmp_path):
             TARGET, sc.SGLD(0.0102), START + 1, num_samples=10_000, burn_in=0, batch_size=1.0, path=tmp_path / "run"
         )
     trace = sc.Trace.load(tmp_path / "run")
-    assert trace.stopped.startswith("diverged")
+    assert trace.stopped.kind == "diverged"
     assert np.isfinite(theta(trace)).all()
 
 
@@ -441,7 +441,7 @@ def test_ctrl_c_keeps_everything_and_resume_goes_on(tmp_path, monkeypatch):
 
     monkeypatch.setattr(GradientEngine, "advance", pressing)
     trace = sc.sample(TARGET, SGLD, START, **settings, path=tmp_path / "run")
-    assert trace.stopped.startswith("interrupted at step")
+    assert trace.stopped.text.startswith("interrupted at step")
     assert 0 < trace.count < 4000
     assert len(calls) == 3
     np.testing.assert_array_equal(theta(trace), theta(whole)[:, : trace.count])

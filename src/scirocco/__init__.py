@@ -18,11 +18,12 @@ __version__ = "0.1.0.dev0"
 
 _WHERE = {
     "Target": "target",
-    "sample": "sampling",
+    "sample": "verbs.sample",
     "resume": "run",
-    "kernel": "sampling",
-    "tune": "sampling",
+    "kernel": "verbs.tune",
+    "tune": "verbs.tune",
     "Auto": "samplers",
+    "DamagedError": "run",
     "DivergenceError": "run",
     "Trace": "run",
     "Block": "gradient.blocks",
@@ -31,7 +32,6 @@ _WHERE = {
     "SGHMC": "samplers",
     "SGNHT": "samplers",
     "UnderdampedLangevin": "samplers",
-    "GeodesicSGHMC": "samplers",
     "GeodesicSGNHT": "samplers",
     "SGGMC": "samplers",
     "GMC": "samplers",
@@ -47,8 +47,9 @@ _WHERE = {
     "Recipe": "recipe",
     "check_invariance": "recipe",
     "find_mode": "optimise",
-    "sample_dirichlet": "dirichlet",
-    "sample_shards": "sharding",
+    "sample_dirichlet": "verbs.sample_dirichlet",
+    "sample_shards": "verbs.sample_shards",
+    "Sharded": "verbs.sample_shards",
     "SCIR": "simplex",
     "SCIRCV": "simplex",
     "SGRLD": "simplex",
@@ -107,11 +108,11 @@ __all__ = [
     "BayesianPCA",
     "Block",
     "ControlVariate",
+    "DamagedError",
     "Decreasing",
     "DirichletProcessMixture",
     "DivergenceError",
     "GaussianMixture",
-    "GeodesicSGHMC",
     "GeodesicSGNHT",
     "GradientNoise",
     "LogisticRegression",
@@ -121,6 +122,7 @@ __all__ = [
     "NeuralNetworkRegressor",
     "Plain",
     "Recipe",
+    "Sharded",
     "SphericalAdmixture",
     "Target",
     "Trace",
@@ -185,7 +187,6 @@ if TYPE_CHECKING:
         theory,
         tuning,
     )
-    from scirocco.dirichlet import sample_dirichlet
     from scirocco.estimators import SAGA, SVRG, ControlVariate, Plain
     from scirocco.gradient.blocks import Block
     from scirocco.models import (
@@ -203,7 +204,7 @@ if TYPE_CHECKING:
     )
     from scirocco.optimise import find_mode
     from scirocco.recipe import Recipe, check_invariance
-    from scirocco.run import DivergenceError, Trace, resume
+    from scirocco.run import DamagedError, DivergenceError, Trace, resume
     from scirocco.samplers import (
         GMC,
         NUTS,
@@ -213,17 +214,18 @@ if TYPE_CHECKING:
         SGLD,
         SGNHT,
         Auto,
-        GeodesicSGHMC,
         GeodesicSGNHT,
         GradientNoise,
         Matrix,
         UnderdampedLangevin,
     )
-    from scirocco.sampling import kernel, sample, tune
     from scirocco.schedules import Decreasing, cyclical
-    from scirocco.sharding import sample_shards
     from scirocco.simplex import SCIR, SCIRCV, SGRLD
     from scirocco.target import Target
+    from scirocco.verbs.sample import sample
+    from scirocco.verbs.sample_dirichlet import sample_dirichlet
+    from scirocco.verbs.sample_shards import Sharded, sample_shards
+    from scirocco.verbs.tune import kernel, tune
 
 
 def __getattr__(name: str) -> Any:

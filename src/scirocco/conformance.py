@@ -28,16 +28,18 @@ from scirocco.core.trees import inner
 from scirocco.counts.codes import Codes
 from scirocco.counts.estimators import CountEstimator
 from scirocco.counts.minibatches import InMemory
-from scirocco.dirichlet import sample_dirichlet
 from scirocco.estimators import Estimator
 from scirocco.manifolds import Euclidean, Sphere
 from scirocco.run.describe import describe, is_opaque, rebuild
 from scirocco.run.resume import resume
 from scirocco.run.trace import Trace
 from scirocco.samplers import SGLD, Sampler
-from scirocco.sampling import kernel, sample
+from scirocco.samplers.base import GeodesicSampler
 from scirocco.simplex import SCIRCV, Counts, SimplexSampler, Weights
 from scirocco.target import Target
+from scirocco.verbs.sample import sample
+from scirocco.verbs.sample_dirichlet import sample_dirichlet
+from scirocco.verbs.tune import kernel
 
 ROWS = np.random.default_rng(0).normal(1.0, 1.0, (60, 2)).astype(np.float32)
 
@@ -96,7 +98,7 @@ def check_sampler(sampler: Sampler, *, bad: dict[str, Any] | None = None) -> Non
     rows: dict[str, Any] = {"batch_size": None} if sampler.full_data else {}
     rows["burn_in"] = max(RUN["burn_in"], sampler.warm_up)
     flat = _check_resume(lambda **options: sample(TARGET, sampler, START, **options | rows))
-    if sampler.geodesic:
+    if isinstance(sampler, GeodesicSampler):
         _check_geodesic(sampler, rows, flat)
 
 
@@ -114,7 +116,7 @@ def _check_geodesic(sampler: Sampler, rows: dict[str, Any], flat: Trace) -> None
 
 
 def check_estimator(estimator: Estimator) -> None:
-    """A gradient estimator."""
+    """Check a gradient estimator: its state, its unbiasedness on all data, resuming."""
     assert isinstance(estimator, Estimator), "it must inherit from scirocco.estimators.Estimator"
     _check_part(estimator)
     bound = kernel(TARGET, SGLD(1e-3), batch_size=1.0, estimator=estimator)
@@ -123,7 +125,11 @@ def check_estimator(estimator: Estimator) -> None:
     _same_shapes(state, blank, "blank must have the structure, shapes and dtypes of init")
     batch = bound.draw.fresh(jax.random.key(0), bound.data_at(0))
     place = jax.tree.map(lambda leaf: leaf + 0.3, position)
-    gradient, after = jax.jit(lambda part, s: part.estimate(TARGET.density, s, place, held, batch))(estimator, state)
+    gradient, after = jax.jit(
+        lambda part, s: dataclasses.replace(bound.program, estimator=part).estimate(
+            jax.random.key(1), s, place, held, batch
+        )
+    )(estimator, state)
     _same_shapes(state, after, "an estimate must keep the shapes and dtypes of the state")
     for name, exact in TARGET.full_gradient(place, held).items():
         message = f"on all data the estimate must be the gradient; of {name} it is {gradient[name]}, not {exact}"
@@ -132,7 +138,7 @@ def check_estimator(estimator: Estimator) -> None:
 
 
 def check_batching(batching: Batching, *, batch_size: int = 6) -> None:
-    """A way of drawing minibatches, of data with 60 rows."""
+    """Check a way of drawing minibatches, on data with 60 rows."""
     assert isinstance(batching, Batching), "it must inherit from scirocco.batches.Batching"
     _check_part(batching, example=False)
     order = batching.order(len(ROWS), batch_size, 0)
@@ -154,7 +160,7 @@ def check_batching(batching: Batching, *, batch_size: int = 6) -> None:
 
 
 def check_simplex_sampler(sampler: SimplexSampler, *, resumes: bool = True, bad: dict[str, Any] | None = None) -> None:
-    """A simplex sampler; ``resumes=False`` for one that ``sample_dirichlet`` does not take."""
+    """Check a simplex sampler; ``resumes=False`` for one that ``sample_dirichlet`` does not take."""
     assert isinstance(sampler, SimplexSampler), "it must inherit from scirocco.simplex.SimplexSampler"
     _check_part(sampler)
     _check_settings(sampler, bad or {})
@@ -171,14 +177,14 @@ def check_simplex_sampler(sampler: SimplexSampler, *, resumes: bool = True, bad:
                 weights, state = weights.copy(), {name: array.copy() for name, array in state.items()}
         found.append(sampler.recorded(weights, centre))
         assert np.allclose(found[-1].sum(axis=1), 1), "what is recorded lies on the simplex"
-    assert np.array_equal(found[0], found[1]), "all that changes must be kept in the weights and the state"
+    assert np.array_equal(found[0], found[1]), "all that changes must stand in the weights and the state"
     if resumes:
         codes = np.random.default_rng(0).integers(0, 4, 60)
         _check_resume(lambda **o: sample_dirichlet(codes, 0.5, sampler, **o), data=codes)
 
 
 def check_count_estimator(estimator: CountEstimator, sampler: SimplexSampler) -> None:
-    """An estimator of counts, and a simplex sampler that takes it."""
+    """Check an estimator of counts with a simplex sampler that takes it."""
     assert isinstance(estimator, CountEstimator), "it must inherit from scirocco.counts.estimators.CountEstimator"
     _check_part(estimator, example=False)
     codes = np.random.default_rng(0).integers(0, 4, 60)
@@ -190,7 +196,7 @@ def check_count_estimator(estimator: CountEstimator, sampler: SimplexSampler) ->
     found = [estimator.counts(local, minibatches.at(step), state).dense(4)[0] for step in range(10)]
     shared = np.allclose(np.mean(found, axis=0), np.bincount(codes))
     assert shared, "minibatches that share out the data must average to its counts"
-    assert all(isinstance(array, np.ndarray) for array in state.values()), "what is kept must be arrays"
+    assert all(isinstance(array, np.ndarray) for array in state.values()), "the state must be arrays"
     _check_resume(lambda **o: sample_dirichlet(codes, 0.5, sampler, estimator=estimator, **o), data=codes)
 
 
@@ -200,9 +206,9 @@ def check_model(model: Any, X: Any, y: Any = None) -> None:
     whole = type(model)(**model.get_params(deep=False)).fit(*arguments)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run"
-        kept = type(model)(**model.get_params(deep=False)).fit(*arguments, path=path)
+        on_disk = type(model)(**model.get_params(deep=False)).fit(*arguments, path=path)
         again = resume(path, *arguments)
-        for fitted in (kept, again):
+        for fitted in (on_disk, again):
             assert fitted.posterior_.identical(whole.posterior_), "a fit with a path must have the same draws"
         assert type(again) is type(model), "resume must return the model"
         assert again.trace_.count == whole.trace_.count, "resume must return the whole trace"
@@ -248,7 +254,7 @@ def _check_settings(part: Any, bad: dict[str, Any]) -> None:
 
 
 def _check_resume(run: Callable[..., Trace], data: Any = TARGET) -> Trace:
-    """The run that was not interrupted."""
+    """Check that a run of two parts has the draws of a whole one; returns the whole one."""
     whole = run(num_samples=30, **RUN)
     with tempfile.TemporaryDirectory() as folder:
         run(num_samples=12, path=Path(folder) / "run", **RUN)

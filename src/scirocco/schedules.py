@@ -6,11 +6,12 @@ here are frozen dataclasses, so a checkpoint can name them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import jax.numpy as jnp
 
+from scirocco.core.checks import real_number, require_count
 from scirocco.core.parts import part
 from scirocco.core.program import program_part
 from scirocco.core.types import Array
@@ -27,6 +28,7 @@ class Decreasing:
     """
 
     step_size: float
+    _: KW_ONLY
     tau: float = 1000.0
     kappa: float = 0.55
 
@@ -84,9 +86,10 @@ def cyclical(sampler: Any, period: int, exploration: float = 0.25) -> Any:
     >>> cyclical(sc.SGLD(0.1), period=100).temperature
     Stages(temperature=1.0, period=100, explore=25)
     """
-    if not isinstance(period, int) or period < 2:
-        raise ValueError(f"period must be a whole number of at least 2; got {period!r}")
-    if not 0 <= exploration < 1:
+    if isinstance(sampler, type) or not hasattr(sampler, "step_size") or not hasattr(sampler, "temperature"):
+        raise TypeError(f"sampler must be one with a step size, such as scirocco.SGLD(1e-4); got {sampler!r}")
+    require_count("period", period, least=2)
+    if not real_number("exploration", exploration, least=0.0) < 1:
         raise ValueError(f"exploration must lie in [0, 1); got {exploration!r}")
     if callable(sampler.step_size) or isinstance(sampler.step_size, str) or callable(sampler.temperature):
         raise TypeError("cyclical needs a sampler with a constant step_size and temperature; it makes the schedules")

@@ -51,7 +51,7 @@ class PureDensity:
         return self.log_prior(params) + jnp.sum(self.log_likelihoods(params, batch.data) * batch.weights)
 
     def potential_gradient(self, position: Params, held: Params, batch: Batch) -> Params:
-        """The plain estimate of grad U."""
+        """The plain estimate of grad U from a minibatch."""
         return jax.grad(lambda p: -self.log_density(merge(p, held), batch))(position)
 
     def potential_difference(self, start: Params, end: Params, held: Params, batch: Batch) -> Array:
@@ -127,7 +127,7 @@ class Target(PureDensity):
 
     @cached_property
     def geometry(self) -> Geometry:
-        """Where the parameters live."""
+        """The manifolds on which the parameters live."""
         return Geometry.of(self.manifold)
 
     @property
@@ -336,6 +336,12 @@ def _hashable(function: Callable[..., Any]) -> Callable[..., Any]:
     except TypeError:
         return partial(function)
     return function
+
+
+def require_target(target: object) -> None:
+    """Reject what is no target."""
+    if not isinstance(target, Target):
+        raise TypeError(f"target must be a scirocco.Target; got {type(target).__name__}")
 
 
 def merge(position: Params, held: Params) -> Params:

@@ -28,7 +28,7 @@ def target(source):
 
 
 def test_a_source_of_ones_own_is_sampled_and_resumed(tmp_path):
-    settings = {"burn_in": 20, "batch_size": 30, "chains": 2, "thin": 5}
+    settings = {"burn_in": 20, "batch_size": 30, "chains": 2, "thin": 5, "report": False}
     whole = sc.sample(target(Mine(X)), sc.SGLD(5e-5), jnp.full(2, 2.0), num_samples=600, **settings)
     sc.sample(target(Mine(X)), sc.SGLD(5e-5), jnp.full(2, 2.0), num_samples=100, path=tmp_path / "run", **settings)
     resumed = sc.resume(tmp_path / "run", target(Mine(X)), num_samples=600)

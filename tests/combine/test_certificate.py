@@ -42,7 +42,7 @@ def exact(count=4000, shift=0.0, stretch=1.0, seed=1):
 def test_right_draws_are_trusted():
     found = certify(TARGET, exact())
     assert found.trusted
-    assert found.verdict == "trust it"
+    assert found.verdict == "trust it where the draws are; a mode that none of them has found would not be seen"
     assert found.k_hat < 0.5
     assert found.effective > 400
     np.testing.assert_allclose((found.mean["m"] - MEAN) / SD, 0, atol=5 / np.sqrt(found.effective))
@@ -188,6 +188,33 @@ def test_narrow_posteriors_far_from_zero():
     target = sc.Target(lambda m: 0.0 * m, lambda m, x: -((x - (m - 1000.0)) ** 2) / 2, rows)
     draws = np.random.default_rng(1).normal(1000 + rows.mean(dtype=np.float64), 4000**-0.5, 3000).astype(np.float32)
     assert certify(target, draws).trusted
+
+
+def test_the_words_say_what_a_certificate_cannot_see():
+    """Draws of one of two modes far apart get the weights of a posterior with one mode."""
+    rows = np.random.default_rng(0).normal(size=50).astype(np.float32)
+    target = sc.Target(lambda p: jnp.logaddexp(-((p - 20) ** 2) / 2, -((p + 20) ** 2) / 2), lambda p, x: 0.0 * x, rows)
+    found = certify(target, np.random.default_rng(1).normal(20.0, 1.0, 4000).astype(np.float32))
+    assert found.trusted  # and half of the posterior is missing
+    assert "a mode that none of them has found would not be seen" in str(found)
+    mended = certify(target, np.random.default_rng(1).normal(20.6, 1.0, 4000).astype(np.float32))
+    assert mended.reliable
+    assert not mended.trusted
+    assert "a mode that none of them has found would not be seen" in str(mended)
+
+
+def test_what_a_certificate_cannot_take_is_said():
+    with pytest.raises(TypeError, match=r"diagnosis must come from combine.diagnose\(draws\); got range"):
+        certify(TARGET, exact(), diagnosis=range(3))
+    with pytest.raises(TypeError, match=r"target must be a scirocco.Target; got bool"):
+        certify(True, exact())
+    with pytest.raises(
+        ValueError,
+        match=r"draws must be parameters of the target with a leading axis; one of them is zz \(3,\), and .*KeyError",
+    ):
+        certify(TARGET, {"zz": exact()["m"]})
+    with pytest.raises(ValueError, match=r"one of them is theta \(3,\)"):
+        certify(TARGET, exact()["m"])
 
 
 @pytest.mark.quick

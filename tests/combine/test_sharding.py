@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import scirocco as sc
-from scirocco.sharding import shard_of
+from scirocco.verbs.sample_shards import shard_of
 
 N, D = 4003, 2  # shards of different sizes
 ROWS = np.random.default_rng(0).normal([1.0, -2.0], [1.0, 3.0], (N, D)).astype(np.float32)
@@ -56,7 +56,7 @@ def test_the_posterior_is_that_of_all_data(exact, method):
 
 def test_what_a_run_of_shards_is(exact):
     assert exact.trace.posterior.sizes["chain"] == 8
-    limits = [facts["tuning"]["fields"]["limit"] for facts in exact.trace.meta["shards"]]
+    limits = [tuned.report["fields"]["limit"] for tuned in exact.trace.description.tuned]
     np.testing.assert_allclose(limits, 0.05 / 2)  # tighter by the square root of the shards
     assert exact.shard(3).sizes["chain"] == 2
     assert exact.diagnosis.overlaps

@@ -24,7 +24,7 @@ SAMPLERS = {
     "SGHMC": sc.SGHMC(H, friction=5.0, inner_steps=2, resample_momentum=True), "SGNHT": sc.SGNHT(H, diffusion=5.0),
     "UnderdampedLangevin": sc.UnderdampedLangevin(H, friction=5.0), "Recipe": sc.Recipe(H, diffusion=1.0),
     "Preconditioned": samplers.Preconditioned(sc.SGNHT(H, per_coordinate=True), samplers.Scale(np.array([1, 2, 0.5]))),
-    "GeodesicSGHMC": sc.SGGMC(H, friction=5.0, noise_estimate=sc.GradientNoise("diagonal")),
+    "SGGMC": sc.SGGMC(H, friction=5.0, noise_estimate=sc.GradientNoise("diagonal")),
     "GeodesicSGNHT": sc.GeodesicSGNHT(H, diffusion=5.0, inner_steps=2), "GMC": sc.GMC(1e-2, leapfrog_steps=3),
     "NUTS": sc.NUTS(0.1, adaptation=4, doublings=3), "NUTS, dense": sc.NUTS(0.1, adaptation=4, dense=True, doublings=2),
     "Rescaled": samplers.Rescaled(sc.SGGMC(H, friction=5.0), {"a": np.full(1, 2, np.float32), "b": np.array(0.5, "f")}),
@@ -50,8 +50,10 @@ UNIT = np.eye(4)[np.arange(60) % 2] + 0.2 * np.random.default_rng(1).normal(size
 UNIT = (UNIT / np.linalg.norm(UNIT, axis=1, keepdims=True)).astype(np.float32)
 NATURAL, CENTRED = simplex.Natural(sc.SGLD(1e-3)), sc.SCIRCV(0.1, recentre_every=3, centre_from="seen")
 COUNT_ESTIMATORS = {
-    "Plain": (count_estimators.Plain(), sc.SCIR(0.1)), "Centred": (count_estimators.Centred(CENTRED), CENTRED),
-    "ControlVariate": (count_estimators.ControlVariate(), NATURAL), "SAGA": (count_estimators.SAGA(), NATURAL),
+    "PlainCounts": (count_estimators.PlainCounts(), sc.SCIR(0.1)),
+    "CentredCounts": (count_estimators.CentredCounts(CENTRED), CENTRED),
+    "ControlVariateCounts": (count_estimators.ControlVariateCounts(), NATURAL),
+    "SAGACounts": (count_estimators.SAGACounts(), NATURAL),
 }  # fmt: skip
 QUICK = {"n_draws": 20, "burn_in": 10, "thin": 1, "random_state": 0}
 MODELS = {
@@ -118,6 +120,48 @@ def test_no_public_part_is_missing():
     classes = {name for name in models.__all__ if isinstance(getattr(models, name), type)}
     classes -= {"TfIdf"}  # which has nothing to sample
     assert {type(model).__name__ for model, _ in MODELS.values()} == classes
+
+
+@pytest.mark.parametrize("name", [*SAMPLERS, *SIMPLEX])
+def test_settings_of_samplers_come_by_keyword(name):
+    """The step size, or the sampler inside with its scale, may come without a name; nothing else may."""
+    first = {"step_size", "sampler", "scale"}
+    fields = dataclasses.fields({**SAMPLERS, **SIMPLEX}[name])
+    assert all(field.kw_only == (field.name not in first) for field in fields)
+
+
+@pytest.mark.parametrize(
+    ("base", "missing"),
+    [
+        (samplers.Sampler, "init"), (samplers.Sampler, "step"), (samplers.base.GeodesicSampler, "step"),
+        (estimators.Estimator, "estimate"), (estimators.base.StochasticEstimator, "estimate"),
+        (batches.Batching, "bind"), (batches.draws.Draw, "draw"), (simplex.SimplexSampler, "step"),
+        (sc.manifolds.Manifold, "flow"),
+    ],
+)  # fmt: skip
+def test_bases_are_abstract(base, missing):
+    kind = type("Unfinished", (base,), {})
+    with pytest.raises(TypeError, match=rf"abstract.*\b{missing}\b"):
+        kind()
+
+
+def test_a_stochastic_estimator_is_given_keys_of_its_own():
+    @dataclasses.dataclass(frozen=True)
+    class Shaken(estimators.base.StochasticEstimator):
+        size: float = 1.0
+
+        def estimate(self, target, state, position, held, batch, key=None):
+            exact = target.potential_gradient(position, held, batch)
+            return jax.tree.map(lambda g: g + self.size * jax.random.normal(key, g.shape), exact), state
+
+    shaken = conformance.kernel(conformance.TARGET, sc.SGLD(H), batch_size=60, estimator=Shaken())
+    state = shaken.init(jax.random.key(0), conformance.START)
+    batch = shaken.draw.fresh(jax.random.key(0), shaken.data_at(0))
+    first, again, other = (
+        shaken.program.estimate(jax.random.key(k), (), state.position, {}, batch)[0] for k in (1, 1, 2)
+    )
+    assert np.array_equal(first["a"], again["a"])
+    assert not np.array_equal(first["a"], other["a"])
 
 
 # A part of a third party, and parts that must not pass.

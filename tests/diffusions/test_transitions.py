@@ -214,3 +214,24 @@ def test_minibatch_versions(build, posterior):
 def test_bad_input(call, words):
     with pytest.raises(ValueError, match=words):
         call()
+
+
+def test_shapes_that_do_not_fit_are_named():
+    for process in (OU(), CIR(2.0), GBM(), GeneralizedGamma(CIR(2.0))):
+        for call in (process.transition, process.transition_mean, process.transition_variance):
+            with pytest.raises(
+                ValueError, match=r"must broadcast with each other; got the shapes x \(3,\), time \(2,\)"
+            ):
+                call(np.ones(3), [1.0, 2.0])
+    with pytest.raises(ValueError, match=r"got the shapes time \(2,\), mean \(3,\)"):
+        OU(mean=np.zeros(3)).transition(1.0, time=[1, 2])
+    assert OU().transition(np.ones((3, 1)), time=[1, 2]).shape == (3, 2)
+
+
+def test_a_path_needs_a_process_and_an_end():
+    for process in (1j, None, OU):
+        with pytest.raises(TypeError, match="process must be a diffusion, such as CIR or OU, or a Minibatch"):
+            simulate(process, 1.0, 0.1, 3)
+    for size in ({"num_samples": 2**63}, {"num_samples": 2, "burn_in": 2**63}, {"num_samples": 2**40, "thin": 2**40}):
+        with pytest.raises(ValueError, match=r"must be a whole number of at most 2\^63 - 1"):
+            simulate(OU(), 1.0, 0.1, **size)

@@ -10,6 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 
+from scirocco import directional
 from scirocco.directional import bessel_ratio, log_bessel_excess, log_bessel_i
 from scirocco.directional.bessel import ratio_and_slope
 
@@ -190,3 +191,23 @@ def test_types_are_kept(dtype):
 def test_orders_that_are_not(order):
     with pytest.raises(ValueError, match="order must be a number"):
         bessel_ratio(order, 1.0)
+
+
+@pytest.mark.parametrize(("x64", "most"), [(False, 1e19), (True, 1e38)])
+def test_arguments_beyond_the_range_are_refused(x64, most):
+    calls = (
+        lambda x: directional.log_bessel_i(1.0, x), lambda x: directional.log_bessel_excess(0.5, x),
+        lambda x: directional.bessel_ratio(0.5, x), lambda x: directional.log_normaliser(3, x),
+        lambda x: directional.mean_resultant_length(3, x),
+        lambda x: directional.log_density(np.eye(3)[0], np.eye(3)[1], x),
+    )  # fmt: skip
+    with jax.enable_x64(x64):
+        for call in calls:
+            assert np.isfinite(call(most))
+            with pytest.raises(ValueError, match=r"x must be at most 1e\+\d+ in float\d\d, .*; got 1e\+300"):
+                call(1e300)
+            with pytest.raises(ValueError, match=r"x must be at most 1e\+\d+"):
+                call(np.inf)
+            assert np.isnan(call(np.nan))
+            with pytest.raises(TypeError, match="x must be a number or an array of numbers, not complex"):
+                call(1j)

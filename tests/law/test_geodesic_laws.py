@@ -56,7 +56,7 @@ class Law:
     def check(self, sampler, *, batch=None, temperature=1.0, steps=4000, burn_in=1000, slack=0.0, **options):
         trace = sc.sample(
             self.target, sampler, self.start, num_samples=steps, burn_in=burn_in, chains=CHAINS, batch_size=batch,
-            seed=1, progress=False, **options,
+            seed=1, report=False, **options,
         )  # fmt: skip
         found = self.statistics(trace.posterior["theta"].values.astype(np.float64)).mean(axis=1)
         want = self.expected(temperature)
@@ -280,7 +280,7 @@ def test_a_product_of_manifolds():
     start = {"u": jnp.array([0.0, 1.0, 0.0]), "w": jnp.full(3, 1 / 3), "z": jnp.zeros(())}
     for sampler in (sggmc(1.0), sc.GMC(0.2)):
         batch = None if sampler.full_data else 1.0
-        trace = sc.sample(target, sampler, start, num_samples=8000, chains=CHAINS, batch_size=batch, progress=False)
+        trace = sc.sample(target, sampler, start, num_samples=8000, chains=CHAINS, batch_size=batch, report=False)
         u, w, z = (trace.posterior[name].values.astype(float) for name in "uwz")
         wanted = [*cosine_moments(lambda c: 5 * c, 3), *(alpha / 10), 0.0, 1.0]
         found = [u[..., 0], u[..., 0] ** 2, *np.moveaxis(w, -1, 0), z, z**2]

@@ -22,7 +22,7 @@ from scirocco.models import bayesian_pca
 from scirocco.models.bayesian_pca import BayesianPCA
 
 SEED = 11
-QUICK = {"n_draws": 20, "burn_in": 50, "thin": 1, "n_chains": 2, "random_state": 0}
+QUICK = {"n_draws": 20, "burn_in": 50, "thin": 1, "n_chains": 2, "measure_bias": False, "random_state": 0}
 
 
 def rows(n, d, scales, seed=SEED, noise=1.0, shift=5.0):
@@ -36,7 +36,7 @@ def rows(n, d, scales, seed=SEED, noise=1.0, shift=5.0):
 @pytest.fixture(scope="module")
 def large():
     x, loadings = rows(20_000, 8, [4.0, 2.5, 1.5])
-    return BayesianPCA(3, n_draws=150, n_chains=2, random_state=1).fit(x), x, loadings
+    return BayesianPCA(3, measure_bias=False, n_draws=150, n_chains=2, random_state=1).fit(x), x, loadings
 
 
 # The model.
@@ -101,7 +101,7 @@ def moments(draws):
 
 def test_the_posterior_is_that_of_exact_geodesic_monte_carlo():
     x, _ = rows(300, 5, [3.0, 1.5], seed=2)
-    model = BayesianPCA(2, n_draws=1200, random_state=3).fit(x)
+    model = BayesianPCA(2, measure_bias=False, n_draws=1200, random_state=3).fit(x)
     centre, scale, unit = bayesian_pca._standardised(x)
     start = model._initial(unit)
     steps = model._default_run(start, len(x))[0].step_size
@@ -109,7 +109,7 @@ def test_the_posterior_is_that_of_exact_geodesic_monte_carlo():
     exact = BayesianPCA(2)
     exact.trace_ = sc.sample(
         model.target(unit), sc.GMC({name: 1.7 * h for name, h in steps.items()}, leapfrog_steps=7), start,
-        num_samples=1200, burn_in=100, chains=4, seed=4, progress=False,
+        num_samples=1200, burn_in=100, chains=4, seed=4, report=False,
     )  # fmt: skip
     exact._settle(start, centre, scale)
     assert exact.trace_.sample_stats.acceptance.mean() > 0.8
@@ -123,7 +123,7 @@ def test_the_posterior_is_that_of_exact_geodesic_monte_carlo():
 
 def test_minibatches_leave_the_sds_as_the_fisher_information_has_them(large):
     model, x, _ = large
-    assert model.trace_.meta["settings"]["batch_size"] < len(x) / 4
+    assert model.trace_.description.settings.batch_size < len(x) / 4
     s, e, n = np.sqrt(model.explained_variance_ - model.noise_variance_), np.sqrt(model.noise_variance_), len(x)
     outside = np.linalg.svd(model.subspace_)[2][3:]  # directions that no column spans
     across = np.einsum("nfk,of->nok", model._draws("loadings"), outside).std(axis=0)
@@ -138,7 +138,7 @@ def test_nine_in_ten_intervals_hold_the_truth():
     inside: dict[str, list[float]] = {"scales": [], "noise": [], "loadings": []}
     for seed in range(20):
         x, loadings = rows(400, 6, [3.0, 1.6], seed=100 + seed)
-        model = BayesianPCA(2, n_draws=250, n_chains=2, random_state=seed).fit(x)
+        model = BayesianPCA(2, measure_bias=False, n_draws=250, n_chains=2, random_state=seed).fit(x)
         signs = np.sign(np.sum(model.components_.T * loadings, axis=0))
         for name, truth in (("scales", [3.0, 1.6]), ("noise", 1.0), ("loadings", loadings * signs)):
             low, high = np.quantile(model._draws(name), [0.05, 0.95], axis=0)
@@ -198,8 +198,8 @@ def test_of_equal_scales_the_subspace_is_known_and_directions_are_not():
     plane = (x - x.mean(axis=0)) @ loadings[:, :2]
     root = np.linalg.cholesky(np.cov(plane.T))
     x = x + (plane @ np.linalg.inv(root).T * np.sqrt(10) - plane) @ loadings[:, :2].T
-    model = BayesianPCA(2, n_draws=500, random_state=0).fit(x)
-    assert model.trace_.meta["settings"]["batch_size"] == 600  # minibatches would heat columns that turn freely
+    model = BayesianPCA(2, measure_bias=False, n_draws=500, random_state=0).fit(x)
+    assert model.trace_.description.settings.batch_size == 600  # minibatches would heat columns that turn freely
     angles = model.posterior_.mean(("chain", "draw"))
     assert np.all(angles["subspace_angles"] < 0.06)
     assert np.all(angles["column_angles"] > 0.25)  # uniform up to 45 degrees would have 0.39
@@ -281,7 +281,9 @@ def test_a_run_that_was_stopped_goes_on(tmp_path):
 def test_a_budget_of_time_ends_the_run(ticking):
     x, _ = rows(80, 4, [2.0])
     ticking(0.1)
-    model = BayesianPCA(1, n_draws=10**6, n_chains=1, burn_in=0, thin=1, max_seconds=2.0, random_state=0).fit(x)
+    model = BayesianPCA(
+        1, measure_bias=False, n_draws=10**6, n_chains=1, burn_in=0, thin=1, max_seconds=2.0, random_state=0
+    ).fit(x)
     assert 1 < model.posterior_.sizes["draw"] < 10**6
     assert np.isfinite(model.score(x))
     with pytest.raises(ValueError, match="the run ended before its first draw, in its burn-in of 1000000 steps"):

@@ -195,3 +195,25 @@ def test_damage_is_named(tmp_path, stored):
     bad.write_text('{"body": "good"}\n', encoding="utf-8")
     with pytest.raises(ValueError, match="no text in the field 'text'"):
         list(read_texts(bad))
+
+
+def test_a_vocabulary_is_made_of_texts():
+    with pytest.raises(TypeError, match=r"texts must be documents, each a text; number 0 is 1"):
+        build_vocabulary([1, 2])
+    with pytest.raises(TypeError, match="got one text"):
+        build_vocabulary("one text")
+
+
+def test_what_is_no_corpus_is_said(tmp_path):
+    counts = np.ones((2, 3), int)
+    with pytest.raises(ValueError, match=r"words must differ from each other; 1 are there twice or more, such as 'a'"):
+        write_corpus(tmp_path / "a", [counts], ["a", "b", "a"])
+    with pytest.raises(TypeError, match="vocabulary must be a sequence of words or their number; got one word"):
+        write_corpus(tmp_path / "b", [counts], "abc")
+    with pytest.raises(ValueError, match=r"vocabulary must be a whole number of at most 2,147,483,647"):
+        write_corpus(tmp_path / "c", [counts], 2**63)
+    for blocks in (counts, [5], [[1, 2, 3]]):
+        with pytest.raises(ValueError, match=r"counts must be a matrix, documents x words; got the shape \((3,)?\)"):
+            write_corpus(tmp_path / "d", blocks, 3)
+    with pytest.raises(TypeError, match="counts must be a number or an array of numbers"):
+        write_corpus(tmp_path / "e", ["text"], 3)

@@ -12,10 +12,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import scirocco as sc
 from scirocco.corpora.documents import Documents
 from scirocco.models.dp_mixture import Multinomial, Poisson
-from scirocco.models.dp_mixture.memory import Collapsed
+from scirocco.models.dp_mixture.gibbs import Collapsed
 from scirocco.models.dp_mixture.partition import DirichletProcess
-from scirocco.models.dp_mixture.snapshots import Snapshot
-from scirocco.run import runner
+from scirocco.models.dp_mixture.predictive import Snapshot
+from scirocco.run import group
 
 
 def planted(rows, clusters=6, columns=40, events=12, seed=0):
@@ -292,7 +292,7 @@ def test_a_fit_on_disk_goes_on_where_it_was(tmp_path, data, monkeypatch, steps):
 
     with monkeypatch.context() as changed:
         changed.setattr(Collapsed, "step", interrupting)
-        changed.setattr(runner, "CHUNK_SECONDS", 1e-6)
+        changed.setattr(group, "CHUNK_SECONDS", 1e-6)
         with pytest.warns(UserWarning, match="interrupted|before the sampler began"):
             sc.DirichletProcessMixture(**settings).fit(counts, path=tmp_path / "run")
     again = sc.resume(tmp_path / "run", counts)
@@ -434,7 +434,7 @@ def test_time_budgets_end_in_every_phase(data, ticking):
     assert brief.labels_.shape == (700,)
     assert np.isfinite(brief.score(data[0]))
     model = sc.DirichletProcessMixture(max_seconds=0.5, max_iter=10**9, random_state=0).fit(data[0])
-    assert model.trace_.stopped.startswith("the time budget")
+    assert model.trace_.stopped.kind == "budget"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from scipy.stats import gamma as gamma_law
 from scirocco.corpora.documents import Documents
 from scirocco.models.dp_mixture.components import Bernoulli, Categorical, Multinomial, Poisson
 from scirocco.models.dp_mixture.density import Tables, log_scores
-from scirocco.models.dp_mixture.memory import Blocked, Collapsed
+from scirocco.models.dp_mixture.gibbs import Blocked, Collapsed
 from scirocco.models.dp_mixture.partition import DirichletProcess, FiniteMixtures
 from scirocco.models.dp_mixture.slice_sampler import SliceSampler
 from scirocco.simplex import SCIR, SCIRCV, SGRLD
@@ -139,12 +139,12 @@ def test_other_components_have_their_exact_law(kind, name):
 
 def test_moves_alone_have_the_exact_law(monkeypatch):
     """Splits and merges reach every partition, so they can be tested without sweeps."""
-    from scirocco.models.dp_mixture import memory
+    from scirocco.models.dp_mixture import gibbs
 
     make, log_prior = PRIORS["mfm"]
     partitions, weights = enumerated("multinomial", log_prior)
     for scans in (0, 1, 3):
-        monkeypatch.setattr(memory, "SCANS", (scans, scans))
+        monkeypatch.setattr(gibbs, "SCANS", (scans, scans))
         chain = chain_of(Collapsed, "multinomial", make())
         chain.move_number = 3
         monkeypatch.setattr(chain, "sweep", lambda begin, end: None)

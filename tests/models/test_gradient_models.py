@@ -19,7 +19,7 @@ from scirocco.models.sam.model import Hyper, joint_target, marginal_target, shar
 
 SEED = 7
 RNG = np.random.default_rng(SEED)
-QUICK = {"n_draws": 20, "burn_in": 50, "thin": 1, "n_chains": 1, "random_state": 0}
+QUICK = {"n_draws": 20, "burn_in": 50, "thin": 1, "n_chains": 1, "measure_bias": False, "random_state": 0}
 
 
 @pytest.fixture(autouse=True)
@@ -121,7 +121,14 @@ def test_logistic_regression_has_the_posterior(prior):
     x = RNG.normal(size=(300, 2))
     y = (RNG.random(300) < 1 / (1 + np.exp(-x @ [0.6, -0.5]))).astype(int)
     model = sc.LogisticRegression(
-        prior=prior, prior_scale=0.5, fit_intercept=False, n_draws=4000, thin=2, batch_size=100, random_state=1
+        prior=prior,
+        prior_scale=0.5,
+        fit_intercept=False,
+        measure_bias=False,
+        n_draws=4000,
+        thin=2,
+        batch_size=100,
+        random_state=1,
     ).fit(x, y)
     log_prior = {
         "gaussian": lambda w: -np.sum((w / 0.5) ** 2, axis=1) / 2,
@@ -139,7 +146,7 @@ def test_softmax_regression_predicts_and_survives_a_file(tmp_path):
     labels = RNG.integers(3, size=400)
     x = centres[labels] + RNG.normal(size=(400, 2))
     names = np.array(["left", "right", "up"], dtype=object)
-    model = sc.LogisticRegression(n_draws=100, n_chains=2, random_state=0).fit(x, names[labels])
+    model = sc.LogisticRegression(measure_bias=False, n_draws=100, n_chains=2, random_state=0).fit(x, names[labels])
     proba = model.predict_proba(x)
     np.testing.assert_allclose(proba.sum(axis=1), 1)
     assert list(model.classes_) == ["left", "right", "up"]
@@ -184,9 +191,9 @@ def test_logistic_regression_and_bad_input():
 @pytest.mark.slow
 def test_separable_classes_have_a_proper_posterior():
     x = np.concatenate([RNG.uniform(-2, -1, 100), RNG.uniform(1, 2, 100)])[:, None]
-    model = sc.LogisticRegression(prior_scale=2.0, fit_intercept=False, n_draws=1000, random_state=0).fit(
-        x, x[:, 0] > 0
-    )
+    model = sc.LogisticRegression(
+        prior_scale=2.0, fit_intercept=False, measure_bias=False, n_draws=1000, random_state=0
+    ).fit(x, x[:, 0] > 0)
     w = np.linspace(0, 15, 4001)
     value = -np.sum(np.logaddexp(0, -np.abs(x.astype(np.float32)) * w), axis=0) - (w / 2) ** 2 / 2
     p = np.exp(value - value.max()) / np.exp(value - value.max()).sum()
@@ -309,7 +316,6 @@ def test_bad_ratings():
 
 
 @pytest.mark.slow
-@pytest.mark.bias_report
 def test_a_network_learns_what_a_line_cannot(tmp_path):
     x = RNG.normal(size=(600, 2)) * [1.0, 50.0] + [0.0, 1000.0]  # scaled inside
     y = np.where(x[:, 0] * (x[:, 1] - 1000) > 0, "same", "other")
@@ -327,7 +333,9 @@ def test_a_network_learns_what_a_line_cannot(tmp_path):
 def test_a_network_knows_where_it_has_seen_nothing(tmp_path):
     x = RNG.uniform(-1, 1, size=(300, 1))
     y = 100 + 10 * x[:, 0] ** 2 + RNG.normal(size=300)
-    model = sc.NeuralNetworkRegressor(10, n_draws=100, burn_in=3000, thin=20, random_state=0).fit(x, y)
+    model = sc.NeuralNetworkRegressor(10, measure_bias=False, n_draws=100, burn_in=3000, thin=20, random_state=0).fit(
+        x, y
+    )
     mean, sd = model.predict([[0.0], [0.9], [6.0]], return_std=True)
     assert mean[0] == pytest.approx(100, abs=0.8)
     assert mean[1] == pytest.approx(108.1, abs=1.2)
@@ -351,7 +359,7 @@ def test_bad_networks():
 @pytest.mark.slow
 def test_a_mixture_finds_its_components(tmp_path):
     x = np.concatenate([RNG.normal([0, 0], [1, 2], (400, 2)), RNG.normal([8, 0], [0.5, 1], (200, 2))]) * 10
-    model = sc.GaussianMixture(2, n_draws=400, random_state=0).fit(x)
+    model = sc.GaussianMixture(2, measure_bias=False, n_draws=400, random_state=0).fit(x)
     order = np.argsort(model.means_[:, 0])
     np.testing.assert_allclose(model.weights_[order], [2 / 3, 1 / 3], atol=0.02)
     np.testing.assert_allclose(model.means_[order], [x[:400].mean(0), x[400:].mean(0)], atol=0.3)

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 import scirocco as sc
 from scirocco.models.lda.agreement import align
-from scirocco.models.lda.growing import Assignments, widened
+from scirocco.models.lda.assignments import Assignments, widened
 
 RNG = np.random.default_rng(5)
 TOPICS = np.kron(np.eye(3), np.full(12, 1 / 12)) * 0.97 + 0.03 / 36

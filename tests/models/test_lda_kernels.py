@@ -11,10 +11,12 @@ from scipy.special import gammaln
 
 from scirocco.core.compiled import jit
 from scirocco.corpora.documents import Documents
-from scirocco.models.lda import doubling, lanes, memory, search
-from scirocco.models.lda.doubling import Doubling
-from scirocco.models.lda.memory import CollapsedGibbs, KeptGibbs
-from scirocco.models.lda.search import Phase
+from scirocco.models.lda import gibbs
+from scirocco.models.lda.gibbs import CollapsedGibbs, KeptGibbs
+from scirocco.models.lda.kernels import vector_draw
+from scirocco.models.lda.start import doubling, race
+from scirocco.models.lda.start.doubling import Doubling
+from scirocco.models.lda.start.race import Phase
 
 COUNTS = np.random.default_rng(0).poisson(0.25, (400, 60))
 ALPHA, BETA = np.full(12, 0.1), np.full(60, 0.05)
@@ -51,10 +53,10 @@ def many(documents, collapsed, make):
 @pytest.mark.parametrize("collapsed", [False, True])
 @pytest.mark.parametrize("documents", [1, 2])
 def test_vector_draws_have_the_law_and_the_bits_of_plain_ones(documents, collapsed):
-    vector, plain = (many(documents, collapsed, make) for make in (lanes._vector_draw, lanes.plain_draw))
+    vector, plain = (many(documents, collapsed, make) for make in (vector_draw._vector_draw, vector_draw.plain_draw))
     rng = np.random.default_rng(1)
     for topics in (1, 2, 8, 9, 50):
-        width = lanes.padded(topics)
+        width = vector_draw.padded(topics)
         near, heights = np.zeros((2, width), np.float32), np.zeros((2, width), np.float32)
         near[:, :topics] = rng.gamma(2.0, size=(2, topics))
         scale = np.zeros(width, np.float32)
@@ -105,7 +107,7 @@ def until(phase, search_passes=LONG, **settings):
 @pytest.fixture
 def no_race(monkeypatch):
     """EM is not beaten before it comes to its end."""
-    monkeypatch.setattr(search, "RACE", np.inf)
+    monkeypatch.setattr(race, "RACE", np.inf)
 
 
 def counted(chain):
@@ -229,7 +231,7 @@ def test_em_that_had_no_time_is_not_listened_to():
 @pytest.mark.usefixtures("no_race")
 def test_em_leaves_when_documents_put_aside_say_so():
     chain = until(Phase.ASSIGN, counts=PLANTED, search_passes=1e4)
-    scores = chain.search.warm.scores
+    scores = chain.search.em.scores
     assert scores[-1] - scores[-2] < 0.01 * (scores[-1] - scores[0])
     assert scores[-1] > scores[0]
     assert chain.search.share < 0.1
@@ -266,7 +268,7 @@ def test_many_topics_are_swept_by_those_of_the_document(monkeypatch):
     # The same posterior by the other kernel: means of what does not depend on the labels.
     found = []
     for most in (1024, 0):
-        monkeypatch.setattr(memory, "MOST_DENSE", most)
+        monkeypatch.setattr(gibbs, "MOST_DENSE", most)
         chain, likely = searched(chain_of()), []
         for _ in range(1500):
             chain.step()

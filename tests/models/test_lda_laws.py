@@ -7,9 +7,9 @@ import pytest
 from scipy.special import gammaln
 
 from scirocco.corpora.documents import Documents
-from scirocco.counts.estimators import Kept
+from scirocco.counts.estimators import KeptCounts
 from scirocco.counts.minibatches import Minibatch
-from scirocco.models.lda.memory import CollapsedGibbs, KeptGibbs
+from scirocco.models.lda.gibbs import CollapsedGibbs, KeptGibbs
 from scirocco.models.lda.stream import StreamChain
 from scirocco.simplex import SCIR
 
@@ -116,7 +116,7 @@ def test_joint_distribution(kind):
     for _ in range(6000):
         topics, kept = chain.draw(), chain.kept
         words = (rng.random(len(owner))[:, None] > np.cumsum(topics[kept.labels], axis=1)).sum(axis=1)
-        chain.kept = Kept(np.minimum(words, 2), 2, 3, kept.labels, width=kept.table.shape[1])
+        chain.kept = KeptCounts(np.minimum(words, 2), 2, 3, kept.labels, width=kept.table.shape[1])
         chain._columns.clear()
         chain.step()
         path.append(measured(chain.kept.codes, chain.kept.labels))

@@ -5,10 +5,10 @@ import pytest
 
 import scirocco as sc
 from scirocco.corpora.documents import Documents
-from scirocco.counts.estimators import Plain
+from scirocco.counts.estimators import PlainCounts
 from scirocco.counts.minibatches import InMemory, Minibatch
 from scirocco.models.lda.agreement import align
-from scirocco.models.lda.memory import KeptGibbs
+from scirocco.models.lda.gibbs import KeptGibbs
 from scirocco.models.lda.stream import StreamChain
 from scirocco.simplex import SCIR, SCIRCV, Counts, Natural
 
@@ -32,7 +32,7 @@ def chain_at(sampler, topics, documents, *, estimator="plain", seed=0, sweeps=6,
     )  # fmt: skip
     chain.begin_at(BETA[:, None] + documents.tokens / 3 * topics.T)
     surveyed = sum(part.data.size for part in chain.survey())
-    assert surveyed == (0 if isinstance(chain.estimator, Plain) else documents.size)
+    assert surveyed == (0 if isinstance(chain.estimator, PlainCounts) else documents.size)
     return chain
 
 
@@ -175,7 +175,7 @@ def test_scir_agrees_with_gibbs_as_its_step_shrinks(planted, exact):
     assert np.median(np.std(draws, axis=0) / sd) == pytest.approx(1, abs=0.08)
 
 
-class Eager(Plain):
+class Eager(PlainCounts):
     """Names every word, so that none waits."""
 
     def counts(self, local, batch, state):
@@ -186,7 +186,7 @@ class Eager(Plain):
 def test_words_that_wait_have_the_same_law(planted):
     topics, documents = planted
     moments = []
-    for estimator in (Plain(), Eager()):
+    for estimator in (PlainCounts(), Eager()):
         chain, draws, rng = chain_at(SCIR(0.2), topics, documents, estimator=estimator), [], np.random.default_rng(1)
         for step in range(3000):
             chain.step(part_of(documents, rng.choice(240, 4, replace=False)))  # about half of the words
@@ -262,7 +262,7 @@ def test_empty_minibatches_count():
     for step in range(2000):
         chains.partial_fit(counts[[rng.integers(200)]])
         if step > 400:
-            totals.append(chains._stream.weights.totals.sum())
+            totals.append(chains._stream.chain.weights.totals.sum())
     assert np.mean(totals) == pytest.approx(counts.sum() + 0.6, rel=0.1)
 
 

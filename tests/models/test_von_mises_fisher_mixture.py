@@ -22,7 +22,7 @@ from scirocco.models import von_mises_fisher_mixture as module
 from scirocco.models.von_mises_fisher_mixture import VonMisesFisherMixture
 
 # Most of the time is compilation: fits to 200 rows in space with two components share their programs.
-QUICK = {"n_draws": 20, "burn_in": 50, "thin": 1, "random_state": 0}
+QUICK = {"n_draws": 20, "burn_in": 50, "thin": 1, "measure_bias": False, "random_state": 0}
 KAPPAS = (10.0, 5.0)
 
 
@@ -51,7 +51,7 @@ def moments(posterior, name):
 @pytest.fixture(scope="module")
 def fitted():
     rows, labels = overlapping()
-    return VonMisesFisherMixture(2, n_draws=1500, random_state=3).fit(rows), rows, labels
+    return VonMisesFisherMixture(2, measure_bias=False, n_draws=1500, random_state=3).fit(rows), rows, labels
 
 
 def settled(model, rows, trace):
@@ -68,7 +68,7 @@ def settled(model, rows, trace):
 
 @pytest.mark.slow
 @parametrize_with_checks(
-    [VonMisesFisherMixture(normalize=True, sampler=sc.GeodesicSGHMC(1e-3), n_chains=1, **QUICK)],
+    [VonMisesFisherMixture(normalize=True, sampler=sc.SGGMC(1e-3), n_chains=1, **QUICK)],
     expected_failed_checks=lambda _: {"check_estimators_dtypes": "one of its rows is zero, which has no direction"},
 )
 def test_scikit_learn_compatibility(estimator, check):
@@ -93,7 +93,7 @@ def test_the_posterior_is_that_of_an_exact_sampler(fitted):
     steps = module._scaled_sampler(start, model._prior(3), len(rows)).step_size
     trace = sc.sample(
         model.target(model._rows(rows, reset=False)), sc.GMC(steps, leapfrog_steps=6), start.params, num_samples=3000,
-        burn_in=300, chains=4, seed=1, progress=False,
+        burn_in=300, chains=4, seed=1, report=False,
     )  # fmt: skip
     assert trace.sample_stats.acceptance.mean() > 0.9
     exact = settled(model, rows, trace)
@@ -120,7 +120,7 @@ def test_a_mean_of_known_concentration_has_its_conjugate_posterior(strength):
     rows, _ = drawn([[1, 0, 0, 0]], [kappa], (6,))
     model = VonMisesFisherMixture(
         1, kappa_median=kappa, kappa_spread=1e-3, prior_mean=5 * axis if strength else None,
-        prior_concentration=strength, n_draws=4000, random_state=0,
+        prior_concentration=strength, measure_bias=False, n_draws=4000, random_state=0,
     ).fit(rows)  # fmt: skip
     natural = kappa * rows.sum(axis=0) + strength * axis
     length = np.linalg.norm(natural)
@@ -156,7 +156,7 @@ def test_intervals_cover_what_they_should():
 )
 def test_concentrations_are_found_in_all_dimensions(dimension, kappas):
     rows, labels = drawn(np.eye(dimension)[: len(kappas)], kappas, (400,) * len(kappas))
-    model = VonMisesFisherMixture(len(kappas), n_draws=150, random_state=0).fit(rows)
+    model = VonMisesFisherMixture(len(kappas), measure_bias=False, n_draws=150, random_state=0).fit(rows)
     order = np.argmax(model.means_[:, : len(kappas)], axis=0)
     logs = np.log(model.posterior_["concentrations"].values.astype(np.float64)[:, :, order])
     away = logs.mean(axis=(0, 1)) - np.log(kappas)
@@ -168,7 +168,7 @@ def test_concentrations_are_found_in_all_dimensions(dimension, kappas):
 @pytest.mark.slow
 def test_a_concentration_too_small_to_be_seen_is_known_to_be_small():
     rows, _ = drawn(np.eye(384)[:1], [1.0], (400,))
-    model = VonMisesFisherMixture(1, n_draws=150, random_state=0).fit(rows)
+    model = VonMisesFisherMixture(1, measure_bias=False, n_draws=150, random_state=0).fit(rows)
     # The sum of uniform rows has a length of sqrt(400), as of rows with kappa = 384 / sqrt(400).
     assert np.quantile(model.posterior_["concentrations"], 0.99) < 1.5 * 384 / np.sqrt(400)
 
@@ -223,8 +223,8 @@ def test_chains_from_different_arrangements_have_one_posterior(fitted):
         return {name: values[order] for name, values in start.params.items()}
 
     trace = sc.sample(
-        model.target(model._rows(rows, reset=False)), sc.GeodesicSGHMC(0.02, friction=15.0), permuted,
-        num_samples=800, burn_in=300, thin=10, batch_size=len(rows), chains=6, seed=0, progress=False,
+        model.target(model._rows(rows, reset=False)), sc.SGGMC(0.02, friction=15.0), permuted,
+        num_samples=800, burn_in=300, thin=10, batch_size=len(rows), chains=6, seed=0, report=False,
     )  # fmt: skip
     first = trace.posterior["means"].values[:, -1, 0, 2] > 0.5
     assert 0 < first.sum() < 6  # some chains have the components in the other order
@@ -238,7 +238,7 @@ def test_chains_from_different_arrangements_have_one_posterior(fitted):
 
 def test_concentric_components_keep_their_names():
     rows, _ = drawn(np.eye(3)[[0, 0]], [4.0, 400.0], (120, 80))
-    model = VonMisesFisherMixture(2, n_draws=150, random_state=0).fit(rows)
+    model = VonMisesFisherMixture(2, measure_bias=False, n_draws=150, random_state=0).fit(rows)
     kappas = model.posterior_["concentrations"].values
     assert np.all(kappas[..., 0] < 10)
     assert np.all(kappas[..., 1] > 50)
@@ -269,7 +269,7 @@ def test_memberships_are_means_over_draws(fitted):
 def test_memberships_are_calibrated():
     means, kappas = [[1, 0, 0], [0, 1, 0]], (3.0, 3.0)
     rows, labels = drawn(means, kappas, (6000, 4000))
-    model = VonMisesFisherMixture(2, n_draws=100, random_state=0).fit(rows[::50])
+    model = VonMisesFisherMixture(2, measure_bias=False, n_draws=100, random_state=0).fit(rows[::50])
     chances = model.predict_proba(rows)[:, 0]
     bins = np.digitize(chances, [0.2, 0.4, 0.6, 0.8])
     for b in range(5):
@@ -298,11 +298,11 @@ def test_densities_have_mass_one(dimension):
 
 def test_labels_are_drawn_by_membership(fitted):
     model, rows, labels = fitted
-    found = model.sample_labels(rows, most=2000)
+    found = model.sample_labels(rows, max_draws=2000)
     assert found.shape == (2000, len(rows))
     chances = softmax(next(model._log_densities(rows, 2000)), axis=2)[..., 1].mean(axis=1)
     assert np.abs(found.mean(axis=0) - chances).max() < 4 * 0.5 / np.sqrt(2000)
-    np.testing.assert_array_equal(found, model.sample_labels(rows, most=2000))
+    np.testing.assert_array_equal(found, model.sample_labels(rows, max_draws=2000))
     point = model.point_partition(rows)
     assert adjusted_rand_score(labels, point.labels) > 0.8
     assert sc.partitions.expected_loss(model.sample_labels(rows), point.labels) == pytest.approx(point.expected_loss)
@@ -351,7 +351,9 @@ def test_a_model_survives_a_file(fitted, tmp_path):
 def test_a_budget_of_time_ends_the_run(ticking):
     rows, _ = overlapping()
     ticking(0.1)
-    model = VonMisesFisherMixture(2, n_draws=10**6, burn_in=10, max_seconds=0.5, random_state=0).fit(rows)
+    model = VonMisesFisherMixture(
+        2, measure_bias=False, n_draws=10**6, burn_in=10, max_seconds=0.5, random_state=0
+    ).fit(rows)
     assert 2 <= model.posterior_.sizes["draw"] < 10**6
     assert model.estimator is None
 
@@ -407,8 +409,8 @@ def test_more_bad_input(fitted):
         model.point_partition(rows, loss="none")
     with pytest.raises(ValueError, match="level must lie"):
         model.cluster_sizes(rows, level=1.0)
-    with pytest.raises(ValueError, match="most must be a whole number"):
-        model.sample_labels(rows, most=0)
+    with pytest.raises(ValueError, match="max_draws must be a whole number"):
+        model.sample_labels(rows, max_draws=0)
 
 
 def test_equal_rows():

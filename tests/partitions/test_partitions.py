@@ -130,3 +130,45 @@ def test_co_clustering_is_the_share_of_draws():
 def test_bad_input_is_refused(call, words):
     with pytest.raises(ValueError, match=words):
         call()
+
+
+# What models read from draws.
+
+
+def test_rows_that_were_not_searched_join_where_their_draws_lie(monkeypatch):
+    from scirocco.partitions import draws as module
+
+    truth = np.repeat([0, 1, 2], [60, 40, 20])
+    rng = np.random.default_rng(0)
+    labels = np.array(
+        [np.where(rng.random(truth.size) < 0.05, rng.integers(0, 3, truth.size), truth) for _ in range(30)]
+    )
+    whole = module.PartitionDraws(labels).point()
+    monkeypatch.setattr(module, "SEARCHED_ROWS", 50)
+    some = module.PartitionDraws(labels).point()
+    assert np.array_equal(whole.labels, truth)
+    assert np.array_equal(some.labels, truth)
+    other = module.PartitionDraws(labels, path=(1,)).point()
+    assert np.array_equal(other.labels, truth)
+    assert other.expected_loss != some.expected_loss  # of other rows
+
+
+def test_sizes_numbers_and_entropy_of_draws():
+    from scirocco.partitions.draws import PartitionDraws, by_rank, number_probabilities, size_intervals
+
+    drawn = PartitionDraws(np.array([[0, 0, 0, 1], [0, 0, 1, 1], [1, 1, 1, 0], [0, 1, 2, 2]]))
+    sizes = drawn.sizes()
+    assert by_rank(sizes).tolist() == [[3, 1, 0], [2, 2, 0], [3, 1, 0], [2, 1, 1]]
+    assert number_probabilities(sizes).to_dict() == {2: 0.75, 3: 0.25}
+    assert number_probabilities(sizes, least=2).to_dict() == {1: 0.75, 2: 0.25}
+    table = size_intervals(by_rank(sizes), 0.5, "rank")
+    assert table.index.name == "rank"
+    np.testing.assert_allclose(table["mean"], [2.5, 1.25, 0.25])
+    assert (table["lower"] <= table["upper"]).all()
+    with pytest.raises(ValueError, match="level must lie strictly between 0 and 1"):
+        size_intervals(by_rank(sizes), 1.0, "rank")
+    np.testing.assert_allclose(PartitionDraws(np.array([[0, 0, 1], [0, 0, 1]])).entropy(np.array([0, 0, 1])), 0)
+    half = PartitionDraws(np.array([[0, 0, 1, 1], [0, 1, 0, 1]])).entropy(np.array([0, 0, 1, 1]))
+    chances = np.array([1.0, 0.5])  # of its own cluster in either draw
+    p = chances.mean()
+    np.testing.assert_allclose(half, -p * np.log2(p) - (1 - p) * np.log2(1 - p))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import scirocco as sc
-from scirocco.run import checkpoint, store
+from scirocco.run import checkpoint, store, stored
 from scirocco.run.ragged import Ragged
 from scirocco.run.store import Variable, ZarrStore, make_arrays, read_draws, verify
 
@@ -40,7 +43,7 @@ def test_a_missing_chunk_is_noticed(chunked):
     assert len(chunks(chunked)) == 12
     chunks(chunked)[3].unlink()
     for look in (lambda: sc.Trace.load(chunked), lambda: sc.resume(chunked, TARGET, num_samples=400)):
-        with pytest.raises(sc.run.DamagedError, match=r"theta lacks the chunk .* restore it from a copy"):
+        with pytest.raises(sc.run.DamagedError, match=r"theta/c/\d+/\d+/0, a chunk .* restore it from a copy"):
             look()
 
 
@@ -79,6 +82,206 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path):
         (place / name).write_text("{")
     with pytest.raises(sc.run.DamagedError, match=r"no whole checkpoint to go on from: restore the folder"):
         sc.resume(tmp_path / "run", TARGET)
+
+
+def test_a_deleted_checkpoint_gives_way_to_the_one_before_with_a_warning(tmp_path):
+    for step in (1, 2):
+        checkpoint.write(tmp_path, {"a": np.arange(step)}, {"step": step})
+    (tmp_path / "checkpoint.json").unlink()
+    with pytest.warns(UserWarning, match=r"checkpoint.json is missing; the previous checkpoint is used instead"):
+        _, facts = checkpoint.read(tmp_path)
+    assert facts == {"step": 1}
+    (tmp_path / "previous.json").write_text("{")
+    with pytest.raises(sc.run.DamagedError, match=r"checkpoint.json is missing; there is no whole checkpoint"):
+        checkpoint.read(tmp_path)
+
+
+def test_there_is_a_newest_checkpoint_at_any_moment(tmp_path, monkeypatch):
+    """Killed between any two writes of files: never a moment at which the newest one has no name."""
+    checkpoint.write(tmp_path, {"a": np.arange(3)}, {"step": 1})
+    seen = []
+    for name in ("replace", "link"):
+        original = getattr(os, name)
+
+        def watched(*arguments, original=original):
+            original(*arguments)
+            seen.append((tmp_path / "checkpoint.json").is_file())
+
+        monkeypatch.setattr(os, name, watched)
+    checkpoint.write(tmp_path, {"a": np.arange(4)}, {"step": 2})
+    assert len(seen) >= 4
+    assert all(seen)
+    assert checkpoint.read_json(tmp_path / "previous.json")["facts"] == {"step": 1}
+
+    def refused(*_):
+        raise OSError("no links here")
+
+    monkeypatch.setattr(os, "link", refused)
+    checkpoint.write(tmp_path, {"a": np.arange(5)}, {"step": 3})
+    assert checkpoint.read_json(tmp_path / "previous.json")["facts"] == {"step": 2}
+    assert checkpoint.read(tmp_path)[1] == {"step": 3}
+
+
+def test_pieces_elsewhere_are_left_alone(tmp_path):
+    """A symbolic link in the place of the pieces is refused before anything behind it is touched."""
+    place, other = tmp_path / "chains-0", tmp_path / "photographs"
+    checkpoint.write(place, {"a": np.arange(3)}, {})
+    (place / "pieces").rename(other)
+    (other / "summer.jpg").write_text("mine")
+    (place / "pieces").symlink_to(other, target_is_directory=True)
+    for work in (lambda: checkpoint.read(place), lambda: checkpoint.write(place, {"a": np.arange(4)}, {})):
+        with pytest.raises(sc.run.DamagedError, match=r"pieces is a symbolic link"):
+            work()
+    assert len(list(other.iterdir())) == 2
+
+
+def test_only_what_looks_like_a_piece_is_deleted(tmp_path):
+    checkpoint.write(tmp_path, {"a": np.arange(3)}, {})
+    pieces = tmp_path / "pieces"
+    old, half = "0" * 32, f".{'1' * 32}.77.tmp"
+    mine = [pieces / "notes.txt", pieces / ("0" * 31), tmp_path / ".notes.tmp", pieces / "a.tmp"]
+    for path in [*mine, pieces / old, pieces / half, tmp_path / ".checkpoint.json.77.tmp"]:
+        path.write_text("x")
+    (pieces / ("2" * 32)).mkdir()
+    (pieces / ("3" * 32)).symlink_to(mine[0])
+    checkpoint.write(tmp_path, {"a": np.arange(4)}, {})
+    assert all(path.is_file() for path in mine)
+    assert not any(path.exists() for path in (pieces / old, pieces / half, tmp_path / ".checkpoint.json.77.tmp"))
+    assert (pieces / ("2" * 32)).is_dir()
+
+
+def handmade(folder, content):
+    """A checkpoint with a right checksum and any content."""
+    text = content if isinstance(content, str) else json.dumps(content)
+    whole = {"format": checkpoint.FORMAT, "checksum": checkpoint._digest(text.encode()), "content": text}
+    (folder / "checkpoint.json").write_text(json.dumps(whole))
+
+
+ENTRY = {"shape": [3], "dtype": "int64", "at": 0}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("[" * 100_000, "not a file of a scirocco run: maximum recursion"),
+        ("[]", "no object of JSON"),
+        ({"facts": {}}, "it has no 'arrays'"),
+        ({"facts": [], "arrays": {}, "shared": []}, r"'facts' is '\[\]'"),
+        ({"arrays": {"a": 5}}, "its array 'a' is described by '5'"),
+        ({"arrays": {"a": {"shape": [3], "dtype": "int64"}}}, "it has no 'at'"),
+        ({"arrays": {"a": {"dtype": "int64", "at": 0}}}, "it has no 'shape'"),
+        ({"arrays": {"a": ENTRY | {"dtype": "O"}}}, "'O' is no dtype of numbers"),
+        ({"arrays": {"a": ENTRY | {"dtype": "no such"}}}, "'no such' is no dtype"),
+        ({"arrays": {"a": ENTRY | {"dtype": "i8,f8"}}}, "'i8,f8' is no dtype"),
+        ({"arrays": {"a": ENTRY | {"shape": [-1]}}}, "is no shape"),
+        ({"arrays": {"a": ENTRY | {"shape": ["3"]}}}, "is no shape"),
+        ({"arrays": {"a": ENTRY | {"shape": [10**11]}}}, "of 800000000000 bytes, and its pieces have 24"),
+        ({"arrays": {"a": ENTRY | {"shape": [2**40, 2**40]}}}, "and its pieces have 24"),
+        ({"arrays": {"a": ENTRY | {"at": 8}}}, "of 24 bytes, and its pieces have 16"),
+        ({"arrays": {"a": ENTRY | {"at": -8}}}, "begins at -8"),
+        ({"arrays": {"a": {"shape": [3], "dtype": "int64", "pieces": ["../x"]}}}, "'../x' is not the name of a piece"),
+        ({"shared": [3]}, "'3' is not the name of a piece"),
+        ({"shared": ["0" * 32]}, "a piece of a checkpoint, cannot be read"),
+    ],
+)  # fmt: skip
+def test_handmade_checkpoints_are_one_error(tmp_path, change, words):
+    checkpoint.write(tmp_path, {"a": np.arange(3)}, {"step": 1})
+    content = checkpoint.read_json(tmp_path / "checkpoint.json")
+    if isinstance(change, dict):
+        change = change if "facts" in change else content | change
+    handmade(tmp_path, change)
+    with pytest.raises(sc.run.DamagedError, match=words):
+        checkpoint.read(tmp_path)
+
+
+def test_facts_that_a_checkpoint_must_have(tmp_path):
+    checkpoint.write(tmp_path, {}, {"draws": 3, "stopped": None})
+    assert checkpoint.read(tmp_path, {"draws": int, "stopped": str | None})[1]["draws"] == 3
+    for wanted, words in (({"chains": int}, "it has no 'chains'"), ({"draws": str}, "'draws' is '3'")):
+        with pytest.raises(sc.run.DamagedError, match=f"the facts of .*checkpoint.json is damaged.*{words}"):
+            checkpoint.read(tmp_path, wanted)
+
+
+def test_deep_nesting_is_damage(tmp_path):
+    (tmp_path / "x.json").write_text("[" * 100_000)
+    with pytest.raises(sc.run.DamagedError, match="not a file of a scirocco run"):
+        checkpoint.read_json(tmp_path / "x.json")
+
+
+def written_draws(folder, monkeypatch):
+    """Draws of two variables on disk, in several chunks."""
+    monkeypatch.setattr(store, "CHUNK_BYTES", 200)
+    variables = {"x": Variable((2,), np.dtype(np.float64)), "c": Variable((), np.dtype(np.int64), ragged=True)}
+    make_arrays(folder, variables, 2, 2, 9)
+    rng, kept = np.random.default_rng(0), ZarrStore(folder, variables, range(2))
+    x = rng.normal(size=(2, 9, 2))
+    kept.append({"x": x, "c": Ragged.of([[np.arange(2)] * 9] * 2, np.zeros((), np.int64))})
+    kept.finish()
+    return variables, x
+
+
+def test_lazy_draws_are_those_that_were_written(tmp_path, monkeypatch):
+    _, x = written_draws(tmp_path, monkeypatch)
+    found = stored.lazy(tmp_path / "draws.zarr", "x", (2,), np.dtype(np.float64))
+    assert found.dims == ("chain", "draw", "x_dim_0")
+    np.testing.assert_array_equal(found.isel(chain=[1], draw=slice(2, 5)).values, x[[1], 2:5])
+    np.testing.assert_array_equal(found.isel(chain=1, draw=[7, 0, 7]).values, x[1, [7, 0, 7]])
+    np.testing.assert_array_equal(found[:, ::-2].values, x[:, ::-2])
+    np.testing.assert_array_equal(found.isel(draw=slice(0, 0)).values, x[:, :0])
+    np.testing.assert_array_equal(found.values, x)
+
+
+def test_damage_of_draws_names_the_file(tmp_path, monkeypatch):
+    """Every file of the draws, cut, flipped or made of nonsense, by every way of reading."""
+    variables, x = written_draws(tmp_path / "whole", monkeypatch)
+    files = [p.relative_to(tmp_path / "whole") for p in (tmp_path / "whole").rglob("*") if p.is_file()]
+    groups = {Path("draws.zarr/zarr.json"), Path("ragged.zarr/zarr.json"), Path("ragged.zarr/c/zarr.json")}
+    files = sorted(set(files) - groups)  # arrays are found without them
+    assert len(files) > 8
+    rng = np.random.default_rng(0)
+    for number, name in enumerate(files):
+        for way in ("flip", "cut", "nonsense", "nothing"):
+            folder = tmp_path / f"{way}{number}"
+            shutil.copytree(tmp_path / "whole", folder)
+            content = bytearray((folder / name).read_bytes())
+            if way == "flip":
+                content[rng.integers(len(content))] ^= 1 << rng.integers(8)
+            changed = {"flip": content, "cut": content[:-3], "nonsense": b"{]", "nothing": b""}[way]
+            (folder / name).write_bytes(bytes(changed))
+            described = way == "flip" and name.name == "zarr.json"  # a flip in a comment, so to speak, may do no harm
+            said = None
+            try:
+                verify(folder, variables, 9, range(2))
+                found = read_draws(folder, variables, 9, range(2))
+                lazily = stored.lazy(folder / "draws.zarr", "x", (2,), np.dtype(np.float64)).values
+            except sc.run.DamagedError as error:
+                said = str(error)
+            assert described or str(folder / name) in said, (way, name)
+            if said is None:
+                np.testing.assert_array_equal(found["x"], x)
+                np.testing.assert_array_equal(lazily, x)
+
+
+def test_damaged_groups_name_their_file(tmp_path, monkeypatch):
+    written_draws(tmp_path, monkeypatch)
+    (tmp_path / "draws.zarr" / "zarr.json").write_text("{]")
+    with pytest.raises(sc.run.DamagedError, match=r"draws.zarr/zarr.json is damaged"):
+        store.open_group(tmp_path / "draws.zarr")
+
+
+def test_an_array_that_is_described_otherwise_is_damage(tmp_path, monkeypatch):
+    variables, _ = written_draws(tmp_path, monkeypatch)
+    with pytest.raises(sc.run.DamagedError, match=r"it describes \(2, 9, 2\), and \(2, 10\) were written"):
+        read_draws(tmp_path, variables, 10, range(2))
+    for other in (Variable((3,), np.dtype(np.float64)), Variable((2,), np.dtype(np.float32))):
+        with pytest.raises(sc.run.DamagedError, match=r"draws.zarr/x/zarr.json is damaged: it describes float64"):
+            read_draws(tmp_path, variables | {"x": other}, 9, range(2))
+
+
+def test_a_wrong_index_is_not_damage(tmp_path, monkeypatch):
+    written_draws(tmp_path, monkeypatch)
+    with pytest.raises(IndexError):
+        stored.StoredArray(tmp_path / "draws.zarr", "x")[99, 0]
 
 
 def test_a_damaged_piece_is_noticed(tmp_path):
@@ -156,7 +359,7 @@ def test_ragged_draws_survive_the_disk(tmp_path, monkeypatch):
     assert wanted.padded().shape == (2, 17, wanted.lengths.max(), 2)
     assert np.isnan(wanted.padded()).sum() == 2 * (wanted.lengths.max() - wanted.lengths).sum()
     shutil.rmtree(tmp_path / "ragged.zarr" / "clusters" / "values.1.0")
-    with pytest.raises(sc.run.DamagedError, match="clusters is damaged"):
+    with pytest.raises(sc.run.DamagedError, match=r"clusters/values.1.0/zarr.json is missing"):
         read_draws(tmp_path, variables, 17, range(2))
     with pytest.raises(ValueError, match="do not fit"):
         Ragged(np.array([[1, 2]]), [np.zeros(2)])

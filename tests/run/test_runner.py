@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import scirocco as sc
-from scirocco.models.lda.search import Search
-from scirocco.models.lda.warm_up import WarmUp
+from scirocco.models.lda.start.em import StochasticEM
+from scirocco.models.lda.start.race import Race
 
 X = np.random.default_rng(0).normal(2.0, 1.0, (200, 2)).astype(np.float32)
 
@@ -83,7 +83,7 @@ def test_a_budget_of_seconds_ends_a_run_with_what_it_has(kind, tmp_path, ticking
     else:
         model = sc.LogisticRegression(sampler=sc.SGLD(1e-3), n_draws=10**6, max_seconds=0.7, random_state=0)
         trace = model.fit(X, X[:, 0] > 2).trace_
-    assert trace.stopped.startswith("the time budget of 0.7 s was used up at step")
+    assert trace.stopped.text.startswith("the time budget of 0.7 s was used up at step")
     assert 0 < trace.count < 10**6 if kind == "model" else 0 < trace.count < 10**8
     assert 0.7 <= trace.seconds < 1.0
     if kind == "gradient":
@@ -141,7 +141,7 @@ def test_ctrl_c_while_compiling_is_not_lost(when):
     target = sc.Target(press, log_likelihood, X)
     trace = sc.sample(target, SAMPLER, jnp.zeros(2), num_samples=10**7, batch_size=20, chains=1, collect=False)
     assert press.calls >= when
-    assert trace.stopped.startswith("interrupted")
+    assert trace.stopped.kind == "interrupted"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
@@ -154,7 +154,7 @@ def test_ctrl_c_while_tuning_is_not_lost(when, tmp_path):
     except KeyboardInterrupt:
         pass
     else:  # it came when the tuning was as good as done
-        assert trace.stopped.startswith("interrupted")
+        assert trace.stopped.kind == "interrupted"
     assert press.calls >= when
     press.when = -1
     assert sc.resume(tmp_path / "run", target).count == 100
@@ -162,7 +162,7 @@ def test_ctrl_c_while_tuning_is_not_lost(when, tmp_path):
         sc.tune(sc.Target(Press(2), log_likelihood, X), sc.SGLD("auto"), jnp.zeros(2), batch_size=20)
 
 
-@pytest.mark.parametrize(("sampler", "search"), [("gibbs", Search), ("scir", WarmUp)])
+@pytest.mark.parametrize(("sampler", "search"), [("gibbs", Race), ("scir", StochasticEM)])
 def test_ctrl_c_reaches_topics(monkeypatch, sampler, search, ticking):
     ticking(0.5)  # chunks of one step, as on a large corpus
     step, calls = search.step, []
@@ -228,7 +228,7 @@ def test_resume_of_codes_refuses_what_it_would_ignore(tmp_path):
     for name, value in (("initial", np.ones(9)), ("blocks", [sc.Block("a", print)])):
         with pytest.raises(ValueError, match=f"has no {name}: leave it out"):
             sc.resume(tmp_path / "run", codes, **{name: value})
-    assert sc.resume(tmp_path / "run", codes, num_samples=9).meta["settings"]["threads"] == 1
+    assert sc.resume(tmp_path / "run", codes, num_samples=9).description.options.threads == 1
     with pytest.raises(ValueError, match="leave y out"):
         sc.resume(tmp_path / "run", codes, codes)
 

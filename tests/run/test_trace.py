@@ -13,7 +13,8 @@ import xarray as xr
 import scirocco as sc
 from scirocco.diagnostics import ess, rhat
 from scirocco.integrators.law import euler_variance
-from scirocco.run.moments import Moments
+from scirocco.run.description import Stop
+from scirocco.run.moments import Moments, Sums
 from scirocco.run.trace import Trace
 from scirocco.samplers import Preconditioned, Scale
 
@@ -24,7 +25,7 @@ def made(chains=4, draws=500, shape=(2,), seed=0, **options):
     """A trace of independent normal draws."""
     x = np.random.default_rng(seed).normal(size=(chains, draws, *shape))
     moments = Moments()
-    moments.merge(draws, {"x": np.zeros((chains, *shape))}, {"x": x.sum(1)}, {"x": (x**2).sum(1)})
+    moments.merge(Sums(draws, {"x": np.zeros((chains, *shape))}, {"x": x.sum(1)}, {"x": (x**2).sum(1)}))
     return Trace({"x": x}, draws, moments, **options), x
 
 
@@ -34,15 +35,15 @@ def test_moments_merge_as_if_seen_at_once():
     for part in np.split(x, [1, 10, 500], axis=1):
         reference = part[:, 0].astype(np.float32)
         deviation = part - reference[:, None]
-        moments.merge(part.shape[1], {"x": reference}, {"x": deviation.sum(1)}, {"x": (deviation**2).sum(1)})
+        moments.merge(Sums(part.shape[1], {"x": reference}, {"x": deviation.sum(1)}, {"x": (deviation**2).sum(1)}))
     np.testing.assert_allclose(moments.mean["x"], x.mean(1), rtol=1e-12)
     np.testing.assert_allclose(moments.variance()["x"], x.var(1, ddof=1), rtol=1e-9)
-    moments.merge(0, {}, {}, {})
+    moments.merge(Sums(0, {}, {}, {}))
     assert moments.count == 1000
 
 
 def test_save_and_load(tmp_path):
-    trace, x = made(stopped="interrupted at step 5 of 9", seconds=1.5)
+    trace, x = made(stopped=Stop("interrupted", "interrupted at step 5 of 9"), seconds=1.5)
     trace.save(tmp_path / "t")
     trace.save(tmp_path / "t")  # replaces itself
     back = Trace.load(tmp_path / "t")

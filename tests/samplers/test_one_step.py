@@ -269,3 +269,33 @@ def test_wrong_settings_of_momentum_samplers():
         sc.SGHMC(0.1, inner_steps=0)
     with pytest.raises(ValueError, match="friction must be zero or positive"):
         sc.SGHMC(0.1, friction=-1.0)
+
+
+def test_switches_are_true_or_false():
+    for sampler, name in (
+        (sc.SGNHT(H), "per_coordinate"), (sc.GeodesicSGNHT(H), "per_coordinate"), (sc.NUTS(0.1), "dense"),
+        (sc.SGHMC(H, friction=1.0), "resample_momentum"), (sc.SCIRCV(0.1), "remove_bias"),
+    ):  # fmt: skip
+        for value in (b"x", 1, "no", None):
+            # Not by the constructor, whose types the tests' own checker guards.
+            object.__setattr__(sampler, name, value)
+            with pytest.raises(TypeError, match=f"{name} must be True or False; got {value!r}"):
+                sampler.__post_init__()
+
+
+def test_cycles_need_a_sampler():
+    for given in (5, None, sc.SGLD):
+        with pytest.raises(TypeError, match="sampler must be one with a step size, such as"):
+            sc.cyclical(given, period=10)
+    with pytest.raises(ValueError, match="period must be a whole number of at least 2; got True"):
+        sc.cyclical(sc.SGLD(0.1), period=True)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_gmc_keeps_its_types_under_x64(dtype):
+    with jax.enable_x64(True):
+        rows = jnp.asarray(np.random.default_rng(0).normal(1.0, 1.0, 20), dtype)
+        target = sc.Target(lambda m: -(m**2) / 2, lambda m, x: -((x - m) ** 2) / 2, rows)
+        found = sc.sample(target, sc.GMC(0.2), jnp.zeros((), dtype), num_samples=200, burn_in=20, chains=2)
+    assert found.posterior["theta"].dtype == dtype
+    np.testing.assert_allclose(found.mean["theta"], np.sum(np.asarray(rows)) / 21, atol=5 * 21**-0.5 / np.sqrt(100))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import gammaln
 
-from scirocco.counts.estimators import Centred, Kept, RunningCounts, Stale
+from scirocco.counts.estimators import CentredCounts, KeptCounts, RunningCounts, StaleCounts
 from scirocco.counts.local import LocalStep
 from scirocco.counts.minibatches import Minibatch
 from scirocco.simplex import SCIR, SCIRCV, Counts, Exact, Weights
@@ -20,7 +20,7 @@ def test_kept_counts_are_the_counts_of_the_labels(data):
     rows, categories, size = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 4)), data.draw(st.integers(1, 12))
     row = st.integers(0, rows - 1)
     codes = data.draw(st.lists(st.integers(0, categories - 1), min_size=size, max_size=size))
-    kept = Kept(codes, rows, categories, data.draw(st.lists(row, min_size=size, max_size=size)))
+    kept = KeptCounts(codes, rows, categories, data.draw(st.lists(row, min_size=size, max_size=size)))
     for _ in range(3):
         chosen = data.draw(st.lists(st.integers(0, size - 1), unique=True))
         kept.relabel(np.array(chosen, int), np.array([data.draw(row) for _ in chosen], int))
@@ -41,18 +41,18 @@ def test_stale_counts_are_unbiased_for_the_renewed_counts():
     old, fresh, codes = rng.integers(0, 4, 200), rng.integers(0, 4, 200), np.zeros(200, int)
     found = []
     for _ in range(400):
-        stale = Stale(codes, 4, 1, old)
+        stale = StaleCounts(codes, 4, 1, old)
         chosen = rng.choice(200, 100, replace=False)
         found.append(stale.estimate(chosen, fresh[chosen]).values[:, 0])
         assert stale.clipped == 0
     error = np.std(found, axis=0) / np.sqrt(len(found))
     assert np.all(np.abs(np.mean(found, axis=0) - np.bincount(fresh)) < 4.5 * error)
     # Nothing changes: no noise at all.
-    assert np.array_equal(Stale(codes, 4, 1, old).estimate([3, 4], old[[3, 4]]).values[:, 0], np.bincount(old))
+    assert np.array_equal(StaleCounts(codes, 4, 1, old).estimate([3, 4], old[[3, 4]]).values[:, 0], np.bincount(old))
 
 
 def test_stale_counts_never_fall_below_zero_and_say_so():
-    stale = Stale([0, 0, 0, 0], 2, 1, [0, 0, 1, 1])
+    stale = StaleCounts([0, 0, 0, 0], 2, 1, [0, 0, 1, 1])
     estimate = stale.estimate([0], [1])
     assert np.array_equal(estimate.values[:, 0], [0.0, 6.0])
     assert stale.clipped == 1
@@ -82,7 +82,7 @@ def exact_cluster_sizes():
 @pytest.mark.parametrize("sampler", [SCIR(0.7), Exact()], ids=["SCIR", "Exact"])
 def test_minibatch_gibbs_with_kept_assignments_is_exact(sampler):
     rng = np.random.default_rng(1)
-    kept, weights = Kept(X, 2, 3, np.zeros_like(X)), Weights(PRIOR, rows=2, categories=3, seed=1)
+    kept, weights = KeptCounts(X, 2, 3, np.zeros_like(X)), Weights(PRIOR, rows=2, categories=3, seed=1)
     steps = 15_000
     uniforms, minibatches = rng.random((steps, 3)), rng.permuted(np.tile(np.arange(len(X)), (steps, 1)), axis=1)[:, :3]
     path = np.empty(steps, int)
@@ -101,13 +101,13 @@ def test_minibatch_gibbs_with_kept_assignments_is_exact(sampler):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: Kept([0, 9], 2, 3), "codes must lie between 0 and 2"),
-        (lambda: Kept([0.5], 2, 3), "vector of whole numbers"),
-        (lambda: Kept([0, 1], 2, 3, [0, 2]), "labels must lie between 0 and 1"),
-        (lambda: Kept([0, 1], 2, 3, [0]), "one entry for each code"),
-        (lambda: Kept([0, 1], 2, 3, [0, 0]).relabel([2], [0]), "observations must lie between 0 and 1"),
-        (lambda: Kept([0, 1], 2, 3, [0, 0]).relabel([1], [0, 1]), "one entry for each observation"),
-        (lambda: Stale([0, 1], 2, 3, [0, 0]).estimate([], []), "empty minibatch"),
+        (lambda: KeptCounts([0, 9], 2, 3), "codes must lie between 0 and 2"),
+        (lambda: KeptCounts([0.5], 2, 3), "vector of whole numbers"),
+        (lambda: KeptCounts([0, 1], 2, 3, [0, 2]), "labels must lie between 0 and 1"),
+        (lambda: KeptCounts([0, 1], 2, 3, [0]), "one entry for each code"),
+        (lambda: KeptCounts([0, 1], 2, 3, [0, 0]).relabel([2], [0]), "observations must lie between 0 and 1"),
+        (lambda: KeptCounts([0, 1], 2, 3, [0, 0]).relabel([1], [0, 1]), "one entry for each observation"),
+        (lambda: StaleCounts([0, 1], 2, 3, [0, 0]).estimate([], []), "empty minibatch"),
         (lambda: Counts([[1.0, -1.0]]), "counts must be finite and at least 0"),
         (lambda: Counts([[1.0, np.nan]]), "counts must be finite"),
         (lambda: Counts([1.0, 2.0]), "shape"),
@@ -168,7 +168,7 @@ def test_a_centre_from_minibatches_already_seen():
     local, memory, average = Given(weights), {}, None
     for step in range(13):
         counts = rng.poisson([600, 300, 100]).astype(float)
-        estimate = Centred(sampler).counts(local, Minibatch(counts[:, None], 1.0, 0.1), memory)
+        estimate = CentredCounts(sampler).counts(local, Minibatch(counts[:, None], 1.0, 0.1), memory)
         sampler.step(weights, estimate)
         average = counts if average is None else average
         if step % 4 == 0:

@@ -207,7 +207,7 @@ def test_exact_draws():
 
 def sgrld_rows(parametrization, h, steps, counts, prior, rows=20_000):
     weights = Weights(prior, rows=rows, categories=len(counts), initial=np.asarray(counts, float) + prior)
-    sampler = SGRLD(h, parametrization)
+    sampler = SGRLD(h, parametrization=parametrization)
     sampler.start(weights)
     full = Counts(np.tile(np.asarray(counts, float), (rows, 1)))
     for _ in range(steps):

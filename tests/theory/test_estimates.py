@@ -93,11 +93,11 @@ def test_cannot_be_changed_from_outside():
         (lambda: EstimateLaw.hypergeometric(10, 3, 11, 0.1), "batch_size must be at most size, 10"),
         (lambda: EstimateLaw.hypergeometric(10, 3.5, 2, 0.1), "count must be a whole number of at least 0; got 3.5"),
         (lambda: EstimateLaw.hypergeometric(10, 3, 0, 0.1), "batch_size must be a whole number of at least 1"),
-        (lambda: EstimateLaw.with_replacement(10, 3, 2, 0.0), "prior must be positive and finite; got 0.0"),
+        (lambda: EstimateLaw.with_replacement(10, 3, 2, 0.0), "prior must be finite and greater than 0; got 0"),
         (lambda: EstimateLaw.with_replacement(0, 0, 2, 1.0), "size must be a whole number of at least 1; got 0"),
         (lambda: EstimateLaw.from_samples([]), "samples must be positive, finite and at least one"),
         (lambda: EstimateLaw.from_samples([1.0, -1.0, np.inf]), "2 of 3 are not"),
-        (lambda: EstimateLaw.exact(0.0), "parameter must be positive and finite"),
+        (lambda: EstimateLaw.exact(0.0), "parameter must be finite and greater than 0"),
     ],
 )
 def test_bad_input(make, words):

@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from scirocco import theory
 from scirocco.theory import (
     EstimateLaw,
     approximate_bias,
@@ -483,3 +484,41 @@ def test_bad_input(call, words):
 def test_moments_too_large_for_a_float_are_infinite():
     law = EstimateLaw.hypergeometric(6, 1, 1, 0.0141)
     assert moments(law, 9.93, 7, 1.0, "alternative").variance == np.inf
+
+
+LAW = EstimateLaw.exact(4.0)
+CALLS = {
+    "moments": lambda law, **k: theory.moments(law, 0.1, 3, 1.0, **k),
+    "conditional_variance": lambda law, **k: theory.conditional_variance(law, 0.1, 3, 1.0, **k),
+    "stationary_moments": lambda law, **k: theory.stationary_moments(law, 0.1, **k),
+    "asymptotic_bias": lambda law, **k: theory.asymptotic_bias(law, 0.1, **k),
+    "variance_inflation": lambda law, **k: theory.variance_inflation(law, 0.1, **k),
+    "largest_step_size": lambda law, **k: theory.largest_step_size(law, 0.1, **k),
+    "prefers_control_variate": lambda law, **k: theory.prefers_control_variate(law, 0.1, **k),
+    "mgf": lambda law, **k: theory.mgf(0.1, law, 0.1, 3, 1.0, **k),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_law_is_a_law_and_a_centre_a_number(name):
+    with pytest.raises(TypeError, match=r"law must be an EstimateLaw, such as .*; got float"):
+        CALLS[name](1.0)
+    with pytest.raises(TypeError, match="centre must be a number or an array of numbers, not text"):
+        CALLS[name](LAW, centre=b"x")
+    with pytest.raises(ValueError, match="centre must be one number"):
+        CALLS[name](LAW, centre=[2.0, 3.0])
+
+
+def test_a_path_takes_a_centre_that_is_a_number():
+    with pytest.raises(TypeError, match="centre must be a number"):
+        theory.mgf_given_path(0.5, [2.0, 1.0], 0.7, 1.5, centre=b"x")
+
+
+def test_steps_beyond_what_is_counted():
+    for steps in (2**63, np.array([3, 2**63], np.uint64)):
+        with pytest.raises(ValueError, match=r"steps must be at most 2\^63 - 1"):
+            theory.moments(LAW, 0.1, steps, 1.0)
+    assert theory.moments(LAW, 0.1, 2**62, 1.0).mean == pytest.approx(4.0)
+    for form in ("scir", "main", "alternative"):
+        with pytest.raises(ValueError, match="steps must be at most 10,000,000, as the function is found step by step"):
+            theory.mgf(0.1, LAW, 0.1, 2**62, 1.0, form)

@@ -362,3 +362,8 @@ def test_few_rows_and_small_minibatches_do_not_throw_the_chain_out(rows):
         sc.sample(target, sc.UnderdampedLangevin("auto"), jnp.zeros(8), batch_size=n, **settings) for n in (9, 1.0)
     )
     np.testing.assert_allclose(np.sqrt(small.variance["theta"] / full.variance["theta"]), 1, atol=0.1)
+
+
+def test_a_mode_needs_a_target():
+    with pytest.raises(TypeError, match=r"target must be a scirocco.Target; got bool"):
+        sc.find_mode(True, 1.0)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from scirocco.core.checks import require_count
+from scirocco.core.checks import require_count, require_unmasked
 from scirocco.core.trees import named_leaves
 from scirocco.core.types import Array, Data
 
@@ -111,11 +111,7 @@ def leading_size(arrays: Data) -> int:
 def check_rows(arrays: Data, where: str = "data") -> None:
     """Reject values that a likelihood cannot take: NaN, infinities, masks, objects, numbers beyond 32 bits."""
     for name, leaf in named_leaves(arrays, bare="data").items():
-        if np.ma.is_masked(leaf):
-            raise ValueError(
-                f"{where}: {name} is a masked array with {np.ma.getmaskarray(leaf).sum()} masked entries, which "
-                "would be taken for data: fill them (.filled(value)) or drop their rows first"
-            )
+        require_unmasked(f"{where}: {name}", leaf)
         array = np.asarray(leaf)
         if array.dtype.kind not in "fiub":
             raise TypeError(f"{where}: {name} has dtype {array.dtype}; allowed are floats, integers and booleans")

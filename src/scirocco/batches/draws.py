@@ -10,8 +10,9 @@ a frozen description; ``bind`` fixes the sizes and gives an init/draw pair of pu
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +21,7 @@ from jaxtyping import Int
 
 from scirocco.batches.base import Batch
 from scirocco.batches.integers import below, integers
-from scirocco.core.checks import require_count
+from scirocco.core.checks import numbers, require_count
 from scirocco.core.keys import Use, fold
 from scirocco.core.parts import part
 from scirocco.core.program import program_part
@@ -30,7 +31,15 @@ from scirocco.core.types import Array, Data, Key
 MAX_ORDER = 32_768  # entries of the epoch's order: it is carried through the loop, so it must stay small
 
 
-class Draw:
+if TYPE_CHECKING:  # ``Draw`` alone means ``Draw[Any]``; Python itself knows defaults from 3.13 on
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    DrawState = TypeVarWithDefault("DrawState", default=Any)
+else:
+    DrawState = TypeVar("DrawState")
+
+
+class Draw(ABC, Generic[DrawState]):
     """A way of drawing minibatches, bound to the sizes of a problem: a frozen dataclass that inherits from this."""
 
     wrap: int = 0
@@ -43,34 +52,35 @@ class Draw:
         super().__init_subclass__(**options)
         program_part(cls)
 
-    def init(self, key: Key) -> Any:
+    def init(self, key: Key) -> DrawState:
         """The state of the draws of one chain."""
         del key
-        return ()
+        empty: Any = ()
+        return empty
 
-    def draw(self, key: Key, state: Any, count: Array, data: Data) -> tuple[Any, Batch]:
+    @abstractmethod
+    def draw(self, key: Key, state: DrawState, count: Array, data: Data) -> tuple[DrawState, Batch]:
         """Minibatch number ``count``."""
-        raise NotImplementedError(f"{type(self).__name__} must say how it draws: draw(key, state, count, data)")
 
     def fresh(self, key: Key, data: Data) -> Batch:
         """A minibatch that has nothing to do with those of the chain, to measure with."""
         return self.draw(key, self.init(key), jnp.int32(0), data)[1]
 
 
-class Batching:
+class Batching(ABC):
     """A description of a way of drawing minibatches: a frozen dataclass that inherits from this class."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         part(cls)
 
+    @abstractmethod
     def bind(self, total: int, resident: int, batch_size: int, order: np.ndarray | None, ring: bool) -> Draw:
         """Fix the sizes.
 
         ``total`` is N, ``resident`` the rows in memory, ``order`` the order in which they are stored; ``ring`` says
         that the resident block repeats its first ``wrap`` rows at the end.
         """
-        raise NotImplementedError(f"{type(self).__name__} must say how it draws: bind(total, resident, ...)")
 
     def order(self, total: int, batch_size: int, seed: int) -> np.ndarray | None:
         """The order in which data in memory is to be stored; None for as it is."""
@@ -124,7 +134,7 @@ class Shuffled(Batching):
 
 
 @dataclass(frozen=True)
-class _Shuffled(Draw):
+class _Shuffled(Draw[EpochState]):
     distinct: ClassVar[bool] = True
 
     total: int
@@ -236,7 +246,7 @@ class _RandomBlocks(_Shuffled):
 
 
 @dataclass(frozen=True)
-class _Everything(Draw):
+class _Everything(Draw[tuple[()]]):
     """The full batch: nothing to draw."""
 
     distinct: ClassVar[bool] = True
@@ -258,7 +268,7 @@ class WithReplacement(Batching):
 
 
 @dataclass(frozen=True)
-class _Independent(Draw):
+class _Independent(Draw[tuple[()]]):
     total: int
     resident: int
     batch_size: int
@@ -283,7 +293,7 @@ class Weighted(Batching):
 
     def bind(self, total: int, resident: int, batch_size: int, order: np.ndarray | None, ring: bool) -> Draw:
         """Round the probabilities."""
-        weights = np.asarray(self.weights, dtype=np.float64)
+        weights = numbers("weights", self.weights).astype(np.float64, copy=False)
         if resident != total:
             raise ValueError("Weighted needs data in memory; for data on disk use Shuffled or WithReplacement")
         if weights.shape != (total,):
@@ -298,7 +308,7 @@ class Weighted(Batching):
 
 
 @dataclass(frozen=True, eq=False)
-class _Weighted(Draw):
+class _Weighted(Draw[tuple[()]]):
     batch_size: int
     tickets: int
     upper: np.ndarray  # cumulative counts: row i owns the integers in [upper[i-1], upper[i])

@@ -19,6 +19,7 @@ import numpy as np
 from scirocco.batches.base import Batch
 from scirocco.batches.draws import Batching, Draw
 from scirocco.batches.integers import integers
+from scirocco.core.checks import require_unmasked
 from scirocco.core.seeds import Purpose, generator
 from scirocco.core.types import Array, Data, Key
 
@@ -62,6 +63,7 @@ class Strata(Batching):
     def bind(self, total: int, resident: int, batch_size: int, order: np.ndarray | None, ring: bool) -> _Strata:
         """Check the sizes."""
         del order, ring
+        require_unmasked("labels", self.labels)
         labels = np.asarray(self.labels)
         if resident != total:
             raise ValueError("Strata needs data in memory; for data on disk use Shuffled")
@@ -87,7 +89,7 @@ class Strata(Batching):
 
 
 @dataclass(frozen=True, eq=False)
-class _Strata(Draw):
+class _Strata(Draw[tuple[()]]):
     """Numbers of rows and sizes are arguments of the program: strata that are found anew differ a little each time."""
 
     batch_size: int

@@ -12,7 +12,7 @@ import zlib
 from abc import abstractmethod
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -223,7 +223,13 @@ def _pyarrow(module: str) -> Any:
 
 
 def _listed(paths: str | Path | list[str | Path]) -> list[str | Path]:
-    listed = [paths] if isinstance(paths, str | Path) else list(paths)
+    try:
+        listed = [paths] if isinstance(paths, str | Path) else list(paths)
+    except TypeError:
+        listed = [cast(Any, paths)]
+    strange = [path for path in listed if not isinstance(path, str | Path)]
+    if strange:
+        raise TypeError(f"paths must be a path or a list of paths; got {strange[0]!r}")
     missing = [str(p) for p in listed if not Path(p).is_file()]
     if missing or not listed:
         raise FileNotFoundError(

@@ -148,7 +148,7 @@ class BiasReport:
         ]
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """For saving."""
+        """The report as named arrays, to be saved with the run."""
         arrays = {f"share/{name}": v for name, v in self.minibatch_share.items()}
         arrays |= {f"error/{name}": v for name, v in self.sd_error.items()}
         rest = {
@@ -229,7 +229,7 @@ def bias_report(
     if not has_law(sampler) or not noise:
         return None
     temperature = float(at(sampler.temperature, state.step))
-    if temperature <= 0 or hasattr(sampler.temperature, "explore"):  # cycles have no stationary law
+    if temperature <= 0 or sampler.recorded_stages()[0] > 1:  # cycles have no stationary law
         return None
     current = getattr(state, "step_size", sampler.step_size)  # some adapt it
     h = np.mean([np.mean(np.asarray(leaf)) for leaf in jax.tree.leaves(at(current, state.step))])

@@ -26,9 +26,10 @@ from scirocco.core.checks import require_count, require_seed
 from scirocco.core.seeds import Purpose, generator
 from scirocco.core.trees import named_leaves
 from scirocco.core.types import Params
-from scirocco.target import Target
+from scirocco.target import Target, require_target
 
 FEWEST = 100  # effective draws, for a reweighted answer
+UNSEEN = "a mode that none of them has found would not be seen"
 NEAR = 0.25  # sds, and share of an sd: an error of the combined answer that is small
 
 
@@ -71,11 +72,11 @@ class Certificate:
     def verdict(self) -> str:
         """In words."""
         if self.trusted:
-            return "trust it"
+            return f"trust it where the draws are; {UNSEEN}"
         if self.reliable:
             return (
                 f"trust the reweighted answer: the combined one is off by {self.shift:.2f} sds in a mean and by "
-                f"{self.stretch:+.0%} in an sd, give or take {self.doubt:.2f}"
+                f"{self.stretch:+.0%} in an sd, give or take {self.doubt:.2f}; {UNSEEN}"
             )
         if self.diagnosis is not None and self.diagnosis.warnings:
             return self.diagnosis.warnings[0]
@@ -106,16 +107,22 @@ def certify(
 
     ``draws`` are parameters of the target with a leading axis, or a data set with variables of their names; ``like``
     are parameters of the same form, for a data set whose names are paths. ``diagnosis`` of the shards, if there is one,
-    gives the verdict its words.
+    gives the verdict its words. What no draw has come near no weight can tell: of draws from one of two modes that lie
+    far apart the certificate says what it says of a posterior with one.
 
     >>> import jax.numpy as jnp, numpy as np, scirocco as sc
     >>> x = np.random.default_rng(0).normal(size=1000).astype(np.float32)
     >>> target = sc.Target(lambda m: -m**2 / 2, lambda m, row: -(row - m) ** 2 / 2, x)
     >>> exact = np.random.default_rng(1).normal(x.sum() / 1001, 1001**-0.5, 2000)
-    >>> certify(target, exact).verdict, certify(target, exact + 1).reliable
-    ('trust it', False)
+    >>> certify(target, exact).verdict
+    'trust it where the draws are; a mode that none of them has found would not be seen'
+    >>> certify(target, exact + 1).reliable
+    False
     """
+    require_target(target)
     require_count("num_samples", num_samples, least=FEWEST)
+    if not isinstance(diagnosis, Diagnosis | None):
+        raise TypeError(f"diagnosis must come from combine.diagnose(draws); got {type(diagnosis).__name__}")
     if not target.geometry.flat:
         raise ValueError("a certificate needs parameters that are free: on manifolds kernels have no density here")
     params = _parameters(draws, like)
@@ -124,6 +131,7 @@ def certify(
     if len(flat) <= flat.shape[1] + 1:
         raise ValueError(f"{len(flat)} draws are too few for a density in {flat.shape[1]} dimensions")
     _ = shards.precisions  # must not be singular
+    _require_form(target, jax.tree.map(lambda leaf: leaf[0], shards.restore(flat[:1])))
     proposal = KernelMixture.fitted(flat)
     places = shards.restore(proposal.sample(num_samples, generator(require_seed(seed), Purpose.CERTIFICATE)))
     points = Shards.single(places).values[0]  # as they are in the precision of the parameters
@@ -146,6 +154,18 @@ def certify(
         k_hat, float(1 / np.sum(weights**2)), float(np.max(shift)), float(stretch[np.argmax(np.abs(stretch))]),
         float(doubt), one(mean), one(sd), places, weights, diagnosis, enough if len(flat) < enough else 0,
     )  # fmt: skip
+
+
+def _require_form(target: Target, draw: Any) -> None:
+    """Reject draws that the functions of the target cannot take."""
+    try:
+        target.check(draw, values=False)
+    except Exception as error:  # whatever the user's functions raise
+        found = ", ".join(f"{name} {np.shape(leaf)}" for name, leaf in named_leaves(draw).items())
+        raise ValueError(
+            f"draws must be parameters of the target with a leading axis; one of them is {found}, and the target says "
+            f"{type(error).__name__}: {error}"
+        ) from error
 
 
 def _expected(weights: np.ndarray, values: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

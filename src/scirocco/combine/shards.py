@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from scirocco.core.checks import require_count
+from scirocco.core.checks import numbers, require_count
 from scirocco.core.trees import named_leaves
 
 
@@ -149,10 +149,11 @@ def _leaves(shard: Any, number: int) -> dict[str, np.ndarray]:
             leading = [dim for dim in ("chain", "draw") if dim in variable.dims]
             if "draw" not in leading:
                 raise ValueError(f"shard {number}: {name} has no dimension called draw; got {variable.dims}")
-            values = variable.transpose(*leading, ...).values
+            values = numbers(f"shard {number}: {name}", variable.transpose(*leading, ...).values)
             leaves[str(name)] = values.reshape(-1, *values.shape[len(leading) :])
     else:
-        leaves = {name: np.asarray(leaf) for name, leaf in named_leaves(posterior, bare="draws").items()}
+        given = named_leaves(posterior, bare="draws")
+        leaves = {name: numbers(f"shard {number}: {name}", leaf) for name, leaf in given.items()}
     if not leaves:
         raise ValueError(f"shard {number} has no variables")
     for name, leaf in leaves.items():

@@ -7,25 +7,20 @@ from typing import Any
 
 import numpy as np
 
+MOST = 2**63 - 1  # of what is counted: the largest number that compiled code holds
 
-def require_count(name: str, value: object, least: int = 1) -> None:
-    """Reject what is not a whole number of at least ``least``."""
+
+def require_count(name: str, value: object, least: int = 1, most: int = MOST) -> None:
+    """Reject what is not a whole number from ``least`` to ``most``."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}")
+    if value > most:
+        limit = "2^63 - 1" if most == MOST else f"{most:,}"
+        raise ValueError(f"{name} must be a whole number of at most {limit}; got {value!r}")
 
 
-def require_run(
-    num_samples: object, burn_in: object, thin: object, chains: object, checkpoint_seconds: float, collect: object,
-    max_seconds: float | None = None,
-) -> None:  # fmt: skip
-    """Reject settings of a run that no engine can take."""
-    for name, value, least in (
-        ("num_samples", num_samples, 1), ("burn_in", burn_in, 0), ("thin", thin, 1), ("chains", chains, 1)
-    ):  # fmt: skip
-        require_count(name, value, least)
-    if not isinstance(checkpoint_seconds, int | float) or not checkpoint_seconds >= 0:
-        raise ValueError(f"checkpoint_seconds must not be negative; got {checkpoint_seconds!r}")
-    require_budget(max_seconds)
+def require_collect(collect: object) -> None:
+    """Reject what says nothing of what to store of a draw."""
     if collect is not None and collect is not False and not callable(collect):
         raise TypeError(f"collect must be a function of what is sampled, None or False; got {collect!r}")
 
@@ -42,6 +37,12 @@ def require_choice(name: str, value: object, allowed: Collection[str]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
 
 
+def require_flag(name: str, value: object) -> None:
+    """Reject what is not True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False; got {value!r}")
+
+
 def require_seed(seed: object) -> int:
     """A seed as an int."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**31:
@@ -49,12 +50,45 @@ def require_seed(seed: object) -> int:
     return int(seed)
 
 
+def require_unmasked(name: str, value: Any) -> None:
+    """Reject masked entries, which would be taken for data; those of arrays in lists too."""
+    if isinstance(value, list | tuple):
+        for entry in value:
+            if isinstance(entry, list | tuple | np.ma.MaskedArray):
+                require_unmasked(name, entry)
+    elif isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        count = int(np.ma.getmaskarray(value).sum())
+        raise ValueError(f"{name} has masked entries ({count} of {value.size}): fill them or drop them")
+
+
+def numbers(name: str, value: Any) -> np.ndarray:
+    """A value as a plain array of booleans, integers or floats: the gate that all numbers from outside come through.
+
+    Masked entries, complex numbers, text and dates are refused, also inside arrays of objects; objects that are numbers
+    become float64.
+    """
+    require_unmasked(name, value)
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind == "O" and not any(isinstance(entry, NO_NUMBERS) for entry in array.flat):
+            array = array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(f"{name} must be a number or an array of numbers; got {type(value).__name__}") from None
+    # NumPy takes the small floats of accelerators, such as bfloat16, for raw bytes.
+    if array.dtype.kind not in "biuf" and not (array.dtype.kind == "V" and np.can_cast(array.dtype, np.float64)):
+        found = type(value).__name__ if array.dtype.kind == "O" or not array.ndim else f"dtype {array.dtype}"
+        others = KINDS.get(array.dtype.kind, "objects")
+        raise TypeError(f"{name} must be a number or an array of numbers, not {others}; got {found}")
+    return array
+
+
+KINDS = {"c": "complex ones", "U": "text", "S": "text", "M": "dates", "m": "times"}
+NO_NUMBERS = (str, bytes, complex, np.datetime64, np.timedelta64, np.ma.MaskedArray)  # what float() would take
+
+
 def real_array(name: str, value: Any, *, least: float = -np.inf, open_end: bool = False) -> np.ndarray:
     """A value as a float64 array, finite and not below ``least`` (above it with ``open_end``)."""
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} must be a number or an array of numbers; got {type(value).__name__}") from None
+    array = numbers(name, value).astype(np.float64, copy=False)
     # Two quick passes for good arrays, which most are; NaN makes both comparisons false.
     low, high = (array.min(), array.max()) if array.size else (np.inf, 0.0)
     if not (high < np.inf and -np.inf < low and (low > least if open_end else low >= least)):
@@ -64,6 +98,14 @@ def real_array(name: str, value: Any, *, least: float = -np.inf, open_end: bool 
         place = f" at {list(map(int, where))}" if array.ndim else ""
         raise ValueError(f"{name} must be {allowed}; got {array[where]:g}{place}")
     return array
+
+
+def real_number(name: str, value: Any, *, least: float = -np.inf, open_end: bool = False) -> float:
+    """One finite number, not below ``least`` (above it with ``open_end``)."""
+    array = real_array(name, value, least=least, open_end=open_end)
+    if array.ndim:
+        raise ValueError(f"{name} must be one number; got an array of shape {array.shape}")
+    return float(array)
 
 
 def positive_array(name: str, value: Any) -> np.ndarray:

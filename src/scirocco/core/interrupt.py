@@ -1,50 +1,83 @@
-"""Ctrl-C for everything that takes long: it is noted at once, and obeyed at the next border of the work.
+"""Ctrl-C and SIGTERM for everything that takes long: noted at once, and obeyed at the next border of the work.
 
 A signal that raises wherever the program happens to be is lost in the callbacks of a compiler, and leaves files half
 written. So the handler only notes; loops that can stop with something to show look at ``asked``, all others call
-``poll``, which raises ``KeyboardInterrupt`` where it is safe. A second Ctrl-C raises at once.
+``poll``, which raises ``KeyboardInterrupt`` where it is safe. A second Ctrl-C raises at once. After SIGTERM the work
+stops in the same way, with a checkpoint, and then the signal takes its usual course.
+
+Python runs handlers in the main thread, so the outermost context there holds them; the request is for the contexts of
+all threads. A signal that is ignored, as Ctrl-C is in programs started in the background, stays ignored.
 """
 
 from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
+from functools import wraps
 from types import FrameType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
-_entered: list[Interrupt] = []  # the outermost holds the handler and the flag of all
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+_entered: list[Interrupt] = []  # of all threads
 
 
 class Interrupt:
-    """While entered, Ctrl-C asks the work to stop; contexts inside each other share the request."""
+    """While entered, Ctrl-C and SIGTERM ask the work to stop; contexts inside each other share the request."""
 
     def __init__(self) -> None:
-        self._asked = False
-        self._previous: Any = None
+        self.request: int | None = None
+        """The signal that asked."""
+        self._thread = 0
+        self._previous: dict[int, Any] = {}  # handlers of the outermost context of the main thread
 
     @property
     def asked(self) -> bool:
-        """Whether Ctrl-C was pressed."""
-        return _entered[0]._asked if _entered else self._asked
+        """Whether the work is to stop."""
+        return self.request is not None
 
     def __enter__(self) -> Interrupt:
-        if not _entered and threading.current_thread() is threading.main_thread():
-            self._previous = signal.signal(signal.SIGINT, self._handle)
+        self._thread = threading.get_ident()
+        around = [context for context in _entered if context._thread == self._thread]
+        self.request = next((context.request for context in around if context.asked), None)
         _entered.append(self)
+        if not around and threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                    self._previous[number] = signal.signal(number, self._handle)
         return self
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self._asked:
+        del frame
+        if self.request == number == signal.SIGINT:
             raise KeyboardInterrupt
-        self._asked = True
+        for context in _entered:
+            context.request = number
 
     def __exit__(self, *_: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
         _entered.remove(self)
-        if self._previous is not None:
-            signal.signal(signal.SIGINT, self._previous)
+        if self._previous and self.request == signal.SIGTERM:
+            signal.raise_signal(signal.SIGTERM)
 
 
 def poll() -> None:
-    """Raise ``KeyboardInterrupt`` if Ctrl-C was pressed: for work that has nothing to show before its end."""
-    if _entered and _entered[0]._asked:
+    """Raise ``KeyboardInterrupt`` if the work is to stop: where there is nothing to show before its end."""
+    own = threading.get_ident()
+    around = [context for context in _entered if context._thread == own] or _entered  # a pool's thread has none
+    if any(context.asked for context in around):
         raise KeyboardInterrupt
+
+
+def interruptible(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """A function during all of which signals are noted, before its first import or compilation."""
+
+    @wraps(function)
+    def listening(*given: Arguments.args, **named: Arguments.kwargs) -> Result:
+        with Interrupt():
+            return function(*given, **named)
+
+    return listening

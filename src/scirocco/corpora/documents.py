@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from scirocco.core import checks
 from scirocco.core.compiled import jit
 
 
@@ -60,7 +61,13 @@ class Documents:
         Counts must be whole and not negative. Fractional ones, such as tf-idf weights, have no meaning in a model of
         counts: they are rounded, with a warning.
         """
-        rows = sp.csr_array(matrix)
+        if sp.issparse(matrix):
+            checks.require_unmasked("counts", getattr(matrix, "data", None))
+        else:
+            matrix = checks.numbers("counts", matrix)
+        if matrix.ndim != 2:
+            raise ValueError(f"counts must be a matrix, documents x words; got the shape {matrix.shape}")
+        rows: Any = sp.csr_array(matrix)
         if not rows.has_canonical_format:  # in a copy: the matrix is the user's
             rows = rows.astype(np.float64 if rows.dtype.kind == "f" else np.int64, copy=True)
             rows.sum_duplicates()

@@ -17,12 +17,14 @@ Reading holds one block of documents at a time.
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from scirocco.core.checks import require_count
 from scirocco.corpora.documents import Documents
 
 FORMAT = 1
@@ -182,7 +184,16 @@ def write_corpus(path: str | Path, blocks: Iterable[Any], vocabulary: Sequence[s
     if (folder / "corpus.zarr").exists() and _is_whole(folder):
         raise FileExistsError(f"{folder} holds a corpus already; it is left alone")
     counted = isinstance(vocabulary, int | np.integer)
+    if counted:
+        require_count("vocabulary", vocabulary, most=2**31 - 1)
+    elif isinstance(vocabulary, str):
+        raise TypeError("vocabulary must be a sequence of words or their number; got one word")
     names = [str(i) for i in range(int(vocabulary))] if counted else [str(word) for word in vocabulary]  # type: ignore[arg-type, union-attr]
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    if twice:
+        raise ValueError(
+            f"words must differ from each other; {len(twice)} are there twice or more, such as {twice[0]!r}"
+        )
     bad = [name for name in names if name.splitlines() != [name]]
     if bad:
         raise ValueError(f"words must be one line of text each; got {bad[0]!r}")

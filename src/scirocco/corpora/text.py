@@ -91,7 +91,11 @@ def build_vocabulary(
     if not 0 < max_share <= 1:
         raise ValueError(f"max_share must lie in (0, 1]; got {max_share!r}")
     split, documents, seen = tokenizer or Tokenizer(), 0, Counter[str]()
+    if isinstance(texts, str | bytes):
+        raise TypeError("texts must be a sequence of documents, each a text; got one text")
     for text in texts:
+        if not isinstance(text, str):
+            raise TypeError(f"texts must be documents, each a text; number {documents} is {text!r}")
         documents += 1
         seen.update(set(split(text)))
     kept = {word: n for word, n in seen.items() if min_documents <= n <= max_share * documents}

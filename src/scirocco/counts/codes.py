@@ -10,6 +10,7 @@ import numpy as np
 
 from scirocco.batches import Strata, Stream
 from scirocco.batches.stream import Loader
+from scirocco.core.checks import numbers
 from scirocco.core.compiled import jit
 from scirocco.counts.local import Entries, LocalStep
 from scirocco.counts.minibatches import Blocks, InMemory, Minibatch, Minibatches
@@ -127,9 +128,7 @@ def require_codes(data: Any, categories: int | None) -> np.ndarray:
         if len(data) != 1:
             raise ValueError(f"data must be one column of category codes; got {', '.join(data)}: choose with columns=")
         data = next(iter(data.values()))
-    if np.ma.is_masked(data):
-        raise ValueError(f"data has {np.ma.getmaskarray(data).sum()} masked entries: drop them first (.compressed())")
-    codes = np.asarray(data)
+    codes = numbers("data", data)
     if codes.ndim != 1 or not codes.size:
         raise ValueError(f"data must be a vector of category codes, not empty; got shape {codes.shape}")
     if codes.dtype.kind == "f" and np.all(np.isfinite(codes)) and np.all(codes == np.floor(codes)):

@@ -20,7 +20,7 @@ from scirocco.counts.estimators.base import CountEstimator
 from scirocco.counts.minibatches import Minibatches
 from scirocco.run.checkpoint import part
 from scirocco.run.engine import Chunk, Report, SteppedEngine
-from scirocco.run.moments import Moments
+from scirocco.run.moments import SUMMED, Moments, Sums
 from scirocco.run.recording import Recording
 from scirocco.run.store import Variable
 from scirocco.simplex import SimplexSampler, Weights
@@ -86,8 +86,7 @@ class DirichletEngine(SteppedEngine):
         """Run towards step ``until``; stops earlier when draws must be handed over, or the chain is not finite."""
         del clock
         draws: dict[str, list[np.ndarray]] = {name: [] for name in self.variables}
-        reference = np.zeros((1, self.prior.size))
-        first, second = np.zeros_like(reference), np.zeros_like(reference)
+        complete: list[Sums] = []
         made, finite = 0, bool(np.isfinite(self.weights.totals.sum()))
         until = int(min(until, self.total))
         while self.step < until and made < self.capacity and finite:
@@ -99,17 +98,18 @@ class DirichletEngine(SteppedEngine):
             finite = bool(np.isfinite(self.weights.totals.sum()))
             if finite and self.recording.is_draw(self.step):
                 omega = self.sampler.recorded(self.weights, self.estimator.centre(self.memory))
-                reference = omega if not made else reference
-                first += omega - reference
-                second += np.square(omega - reference)
+                self.pending = _with_draw(self.pending, omega)
                 made += 1
                 for name, value in self._collected(omega[0]).items():
                     draws[name].append(value)
+                if self.pending.number == SUMMED:
+                    complete.append(self.pending)
+                    self.pending = None
         kept = {
             name: np.stack(draws[name])[None] if made else variable.empty(1)
             for name, variable in self.variables.items()
         }
-        chunk = Chunk(kept, made, {"omega": reference}, {"omega": first}, {"omega": second}, finite)
+        chunk = Chunk(kept, tuple(complete), finite)
         self._good = None if finite else chunk
         return chunk
 
@@ -128,6 +128,10 @@ class DirichletEngine(SteppedEngine):
         """The arrays of the chain."""
         parts = {"weights": self.weights.pack(), "sampler": self.state, "estimator": self.memory}
         packed = {f"{kind}/{name}": array for kind, arrays in parts.items() for name, array in arrays.items()}
+        if self.pending is not None:
+            number, *tables = self.pending
+            packed |= {"sums/number": np.array(number)}
+            packed |= {f"sums/{n}": t["omega"] for n, t in zip(("reference", "first", "second"), tables, strict=True)}
         return packed | {"step": np.array(self.step), "prior": self.prior}
 
     def unpack(self, arrays: dict[str, np.ndarray]) -> None:
@@ -135,8 +139,22 @@ class DirichletEngine(SteppedEngine):
         self.weights.unpack(part(arrays, "weights"))
         self.state, self.memory = dict(part(arrays, "sampler")), dict(part(arrays, "estimator"))
         self.step = int(arrays["step"])
+        sums = part(arrays, "sums")
+        if sums:
+            tables = ({"omega": sums[name]} for name in ("reference", "first", "second"))
+            self.pending = Sums(int(sums["number"]), *tables)
 
     def report(self, moments: Moments, probed: dict[str, np.ndarray], probes: int) -> Report | None:
         """What whoever built the engine has to say of the run."""
         del probed, probes
         return None if self._report is None else self._report(self, moments)
+
+
+def _with_draw(sums: Sums | None, omega: np.ndarray) -> Sums:
+    """Sums with one more draw; without any it is the point that deviations are from."""
+    if sums is None:
+        return Sums(1, {"omega": omega.copy()}, *({"omega": np.zeros_like(omega)} for _ in range(2)))
+    deviation = omega - sums.reference["omega"]
+    sums.first["omega"] += deviation
+    sums.second["omega"] += np.square(deviation)
+    return sums._replace(number=sums.number + 1)

@@ -11,42 +11,50 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from scirocco.core.clock import Clock
+from scirocco.counts.chains import Chain
+from scirocco.counts.packing import nested, packed, unpack_into
+from scirocco.run.checkpoint import part
 from scirocco.run.engine import Chunk, Engine
 from scirocco.run.second_half import SecondHalf, Values
-from scirocco.run.store import Variable, Variables, ragged_names
-from scirocco.run.trace import STATS
+from scirocco.run.store import STATS, Store, Variable, Variables
 
 PASSES, SPEED = f"{STATS}passes", f"{STATS}tokens_per_second"
-SEARCH_SHARE = 0.4  # of a time budget, at most
+SEARCH_SHARE = 0.4  # of a budget, at most
+NUMBERS = ("step", "_due")  # that change
 
 
-class PassEngine(Engine):
-    """Chain number ``number``; ``make`` gives its sampler at the start, which passes over so many ``tokens``.
+C = TypeVar("C", bound=Chain)
 
-    The sampler has ``step()``, ``searching``, ``sampling``, ``passes``, ``record_every`` (passes), ``pack`` and
-    ``unpack``; while it searches it may be told by ``pace(share)`` how much of its time is used.
-    """
+
+class PassEngine(Engine, Generic[C]):
+    """Chain number ``number``; ``make`` gives it at its start. It passes over so many ``tokens``."""
+
+    chain: C
 
     second_half: SecondHalf
     first_length = 1  # steps of the first chunk: one may be a twentieth of a large corpus
 
     def __init__(
-        self, make: Callable[[], Any], number: int, variables: Variables, *, draws: int, passes: float, tokens: int
+        self, make: Callable[[], C], number: int, variables: Variables, *, draws: int, passes: float, tokens: int
     ) -> None:
         self._make, self.chains, self._passes, self._tokens = make, range(number, number + 1), float(passes), tokens
         small = np.dtype(np.float64)
-        self.variables = variables | {PASSES: Variable((), small), SPEED: Variable((), small)}
-        self.second_half = SecondHalf(draws, ragged_names(variables))
+        self.variables = variables | {name: Variable((), small, role="stats") for name in (PASSES, SPEED)}
+        self.second_half = SecondHalf(draws, self.variables)
         self.step, self.whole = 0, True
         self._due = 0.0  # passes at which the next record is made
         self._reason = ""
         self._began: float | None = None  # share of the time when the search was first paced
-        self.chain: Any = None
+
+    @property
+    def _begun(self) -> bool:
+        return hasattr(self, "chain")
 
     @abstractmethod
     def recorded(self, *, draw: bool) -> tuple[Values, Values]:
@@ -55,16 +63,21 @@ class PassEngine(Engine):
     @property
     def phase(self) -> str:
         """Search, survey (of some streams), sampling."""
-        if self.chain is None or self.chain.searching:
+        if not self._begun or self.chain.searching:
             return "search for a start"
         return "sampling" if self.chain.sampling else "survey"
 
     @property
     def work(self) -> tuple[float, float, str]:
         """Passes over the data; a search on little of it may take them all, and one of the sampler follows."""
-        done = self.chain.passes if self.chain is not None else 0.0
-        sampled = self.chain is not None and self.chain.sampling and self.second_half.records
+        done = self.chain.passes if self._begun else 0.0
+        sampled = self._begun and self.chain.sampling and self.second_half.records
         return done, self._passes if sampled else max(self._passes, done + 1), "passes"
+
+    def open_store(self, folder: Path | None) -> Store:
+        """The second half of the records; they go to the folder at the end of the run."""
+        del folder
+        return self.second_half
 
     def start(self) -> None:
         """The chain at its start."""
@@ -90,12 +103,12 @@ class PassEngine(Engine):
                 self._due = chain.passes + chain.record_every
                 speed = (chain.passes - before) * self._tokens / max(time.perf_counter() - began, 1e-9)
                 self._record(speed)
-        return Chunk({}, 0, {}, {}, {}, finite)
+        return Chunk({}, finite=finite)
 
     def _pace(self, share: float) -> None:
         """The search gets its share of the time that was left when it began."""
         self._began = share if self._began is None else self._began
-        self.chain.search.pace((share - self._began) / (SEARCH_SHARE * max(1e-9, 1 - self._began)))
+        self.chain.pace((share - self._began) / (SEARCH_SHARE * max(1e-9, 1 - self._began)))
 
     def _record(self, speed: float) -> None:
         half = self.second_half
@@ -105,17 +118,16 @@ class PassEngine(Engine):
 
     def locate(self) -> tuple[Chunk, str]:
         """What the sampler said; all records were made before."""
-        return Chunk({}, 0, {}, {}, {}), self._reason
+        return Chunk({}), self._reason
 
     # Keeping.
 
     def pack(self) -> dict[str, np.ndarray]:
         """The arrays of the chain."""
-        arrays = {f"chain/{name}": array for name, array in self.chain.pack().items()}
-        return arrays | {"facts": np.array([self.step, self._due])}
+        return packed(self, NUMBERS) | nested(chain=self.chain.pack())
 
     def unpack(self, arrays: dict[str, np.ndarray]) -> None:
         """The inverse of ``pack``."""
         self.start()
-        self.chain.unpack({name.removeprefix("chain/"): a for name, a in arrays.items() if name != "facts"})
-        self.step, self._due = int(arrays["facts"][0]), float(arrays["facts"][1])
+        self.chain.unpack(part(arrays, "chain"))
+        unpack_into(self, NUMBERS, arrays)

@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scirocco.core.checks import numbers, require_count
 from scirocco.core.types import Array
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -83,8 +84,7 @@ def ksd(
         raise ValueError(f"statistic must be 'U' or 'V'; got {statistic!r}")
     if kernel == "imq" and not -1 < exponent < 0:
         raise ValueError(f"exponent must lie strictly between -1 and 0; got {exponent!r}")
-    if isinstance(block, bool) or not isinstance(block, int | np.integer) or block < 1:
-        raise ValueError(f"block must be a whole number of at least 1; got {block!r}")
+    require_count("block", block)
     length = _median_distance(x) if scale is None else float(scale)
     if not (np.isfinite(length) and length > 0):
         raise ValueError(f"scale must be positive and finite; got {scale!r}")
@@ -119,12 +119,12 @@ def _block(x: Array, sx: Array, wx: Array, y: Array, sy: Array, wy: Array, expon
 
 
 def _validated(samples: ArrayLike, scores: ArrayLike, weights: ArrayLike | None) -> tuple[Floats, Floats, Floats]:
-    x, s = np.asarray(samples, dtype=np.float64), np.asarray(scores, dtype=np.float64)
+    x, s = (numbers(n, a).astype(np.float64, copy=False) for n, a in (("samples", samples), ("scores", scores)))
     if x.shape != s.shape:
         raise ValueError(f"scores must have the shape of samples, {x.shape}; got {s.shape}")
     if x.ndim not in {1, 2} or len(x) < 2 or not x.size:
         raise ValueError(f"samples must have shape (n,) or (n, d) with n of at least 2; got {x.shape}")
-    w = np.ones(len(x)) if weights is None else np.asarray(weights, dtype=np.float64)
+    w = np.ones(len(x)) if weights is None else numbers("weights", weights).astype(np.float64)
     if w.shape != (len(x),):
         raise ValueError(f"weights must have shape ({len(x)},), one for each sample; got {w.shape}")
     for name, values in (("samples", x), ("scores", s), ("weights", w)):

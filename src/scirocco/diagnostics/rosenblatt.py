@@ -19,6 +19,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc, betaincc
 
+from scirocco.core.checks import numbers
+
 Floats: TypeAlias = NDArray[np.float64]
 
 
@@ -69,7 +71,7 @@ def _distance(u: Floats) -> float:
 
 
 def _validated(weights: ArrayLike, parameter: ArrayLike) -> tuple[Floats, Floats]:
-    w, a = np.asarray(weights, dtype=np.float64), np.asarray(parameter, dtype=np.float64)
+    w, a = (numbers(n, v).astype(np.float64, copy=False) for n, v in (("weights", weights), ("parameter", parameter)))
     if a.ndim != 1 or len(a) < 2:
         raise ValueError(f"parameter must have shape (d,) with d of at least 2; got {a.shape}")
     if not np.all(np.isfinite(a) & (a > 0)):

@@ -49,7 +49,7 @@ def trace_ksd(
 
 def _draws(trace: Trace, most: int) -> Params:
     """Draws as a stacked pytree of parameters."""
-    outline = trace.meta.get("parts", {}).get("parameters")
+    outline = trace.description and trace.description.parts.parameters
     if outline is None or is_opaque(outline):
         raise ValueError("the trace does not know the structure of its parameters: use ksd(samples, scores) instead")
     template = rebuild(outline)

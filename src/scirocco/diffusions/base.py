@@ -6,6 +6,7 @@ is a function of its arguments, the seed and the step number alone; the number o
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -72,9 +73,17 @@ def normal_kernel(key: Any, step: int, first: int, last: int, x: Any, parameters
             out[i, 0] = decay[i * a, 0] * x[i, 0] + shift[i * b, 0] + scale[i * c, 0] * normal(s)
 
 
-def times(time: Any) -> np.ndarray:
-    """The length of a step: positive and finite."""
-    return positive_array("time", time)
+def times(time: Any, process: Any, x: Any) -> np.ndarray:
+    """The length of a step: positive and finite, of a shape that goes with those of ``x`` and of the parameters."""
+    lengths = positive_array("time", time)
+    own = {field.name: np.shape(getattr(process, field.name)) for field in fields(process)}
+    shapes = {"x": np.shape(x), "time": lengths.shape, **own}
+    try:
+        np.broadcast_shapes(*shapes.values())
+    except ValueError:
+        listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items() if shape)
+        raise ValueError(f"x, time and parameters must broadcast with each other; got the shapes {listed}") from None
+    return lengths
 
 
 def states(x: Any, *, positive: bool = False) -> np.ndarray:

@@ -157,24 +157,24 @@ class CIR:
 
     def transition(self, x: Any, time: Any, *, seed: int = 0, step: int = 0, threads: int | None = None) -> np.ndarray:
         """The state after ``time``, drawn exactly; a function of (seed, step)."""
-        x, t = states(x, positive=True), times(time)
+        x, t = states(x, positive=True), times(time, self, x)
         parameters = (self.shape, self._pull(t), self._scale(t))
         return draw(transition_kernel, x, parameters, seed=seed, step=step, threads=threads)
 
     def transition_mean(self, x: Any, time: Any) -> np.ndarray:
         """a + (x - a) e^{-bt}."""
-        x, t, a = states(x, positive=True), times(time), np.asarray(self.a)
+        x, t, a = states(x, positive=True), times(time, self, x), np.asarray(self.a)
         return a + (x - a) * np.exp(-np.asarray(self.b) * t)
 
     def transition_variance(self, x: Any, time: Any) -> np.ndarray:
         """c^2 (k + 2 lambda)."""
-        x, t = states(x, positive=True), times(time)
+        x, t = states(x, positive=True), times(time, self, x)
         c = self._scale(t)
         return c * (c * self.shape + 2 * x * np.exp(-np.asarray(self.b) * t))
 
     def transition_mgf(self, s: Any, x: Any, time: Any) -> np.ndarray:
         """(1 - s c)^{-k} exp(s x e^{-bt} / (1 - s c)), infinite for s >= 1/c."""
-        s, x, t = real_array("s", s), states(x, positive=True), times(time)
+        s, x, t = real_array("s", s), states(x, positive=True), times(time, self, x)
         rest = 1 - s * self._scale(t)
         decayed = x * np.exp(-np.asarray(self.b) * t)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

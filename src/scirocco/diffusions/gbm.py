@@ -58,12 +58,12 @@ class GBM:
         return np.exp(-b * time), drift * lasting, np.asarray(self.sigma) * np.sqrt(squared)
 
     def _log_moments(self, x: Any, time: Any) -> tuple[np.ndarray, np.ndarray]:
-        decay, shift, spread = self._parameters(times(time))
+        decay, shift, spread = self._parameters(times(time, self, x))
         return decay * np.log(positive_array("x", x)) + shift, np.square(spread)
 
     def transition(self, x: Any, time: Any, *, seed: int = 0, step: int = 0, threads: int | None = None) -> np.ndarray:
         """The state after ``time``, drawn exactly; a function of (seed, step)."""
-        parameters = self._parameters(times(time))
+        parameters = self._parameters(times(time, self, x))
         logs = np.log(positive_array("x", x))
         return np.exp(draw(normal_kernel, logs, parameters, seed=seed, step=step, threads=threads))
 

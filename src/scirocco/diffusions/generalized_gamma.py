@@ -51,7 +51,7 @@ class GeneralizedGamma:
         """E X^q of the transition: c^q Gamma(k + q) / Gamma(k) 1F1(-q; k; -lambda), infinite for k + q <= 0."""
         from scipy import special
 
-        t, k = times(time), self.process.shape
+        t, k = times(time, self.process, x), self.process.shape
         q = order * self.power
         mean = self._inner(x) * self.process._pull(t)
         log_ratio = special.gammaln(np.maximum(k + q, 1e-300)) - special.gammaln(k)
@@ -79,7 +79,7 @@ class GeneralizedGamma:
 
         For powers between 0 and 1 it exists for every s; for a power of 1 see ``CIR``; else for s <= 0 only.
         """
-        s, t = real_array("s", s), times(time)
+        s, t = real_array("s", s), times(time, self.process, x)
         if self.power == 1:
             return self.process.transition_mgf(s, x, t)
         mean = self._inner(x) * self.process._pull(t)

@@ -53,17 +53,17 @@ class OU:
 
     def transition(self, x: Any, time: Any, *, seed: int = 0, step: int = 0, threads: int | None = None) -> np.ndarray:
         """The state after ``time``, drawn exactly; a function of (seed, step)."""
-        parameters = self._parameters(times(time))
+        parameters = self._parameters(times(time, self, x))
         return draw(normal_kernel, states(x), parameters, seed=seed, step=step, threads=threads)
 
     def transition_mean(self, x: Any, time: Any) -> np.ndarray:
         """m + (x - m) e^{-bt}."""
-        decay, shift, _ = self._parameters(times(time))
+        decay, shift, _ = self._parameters(times(time, self, x))
         return decay * states(x) + shift
 
     def transition_variance(self, x: Any, time: Any) -> np.ndarray:
         """sigma^2 (1 - e^{-2bt}) / (2 b), whatever the start."""
-        spread = self._parameters(times(time))[2]
+        spread = self._parameters(times(time, self, x))[2]
         return np.broadcast_to(np.square(spread), np.broadcast_shapes(states(x).shape, spread.shape)).copy()
 
     def transition_mgf(self, s: Any, x: Any, time: Any) -> np.ndarray:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from scirocco.core.checks import require_count, require_seed
+from scirocco.core.checks import real_array, require_count, require_seed, require_unmasked
 from scirocco.core.seeds import Purpose, generator
 from scirocco.diffusions.base import Diffusion
 
@@ -41,6 +41,7 @@ class Minibatch:
         if not callable(self.build):
             raise TypeError(f"build must be a function of (rows, scale); got {type(self.build).__name__}")
         require_count("batch_size", self.batch_size)
+        require_unmasked("data", self.data)
         if np.ndim(self.data) < 1 or not self.batch_size <= len(self.data):
             raise ValueError(f"data must be an array of at least batch_size = {self.batch_size} rows")
 
@@ -57,11 +58,14 @@ def simulate(
     seed: int = 0, threads: int | None = None,
 ) -> np.ndarray:  # fmt: skip
     """A path of a diffusion, one state every ``thin`` steps of length ``step_size``; the draws are the leading axis."""
+    if isinstance(process, type) or not isinstance(process, Diffusion | Minibatch):
+        raise TypeError(f"process must be a diffusion, such as CIR or OU, or a Minibatch; got {type(process).__name__}")
     require_count("num_samples", num_samples)
     require_count("thin", thin)
     require_count("burn_in", burn_in, least=0)
+    require_count("burn_in + num_samples * thin", burn_in + num_samples * thin)
     seed = require_seed(seed)
-    state, draws = np.asarray(start, np.float64), []
+    state, draws = real_array("start", start), []
     for step in range(burn_in + num_samples * thin):
         now = process.at(seed, step) if isinstance(process, Minibatch) else process
         state = now.transition(state, step_size, seed=seed, step=step, threads=threads)

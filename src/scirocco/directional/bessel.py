@@ -33,11 +33,13 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.polynomial import Polynomial
 
+from scirocco.core.checks import numbers
 from scirocco.core.types import Array, Number
 
 MOST_TERMS = 11  # of the expansion, which diverges: more would need larger orders
 # By the bytes of a number:
 LEAST_ORDER = {4: 10.0, 8: 20.0}  # for the expansion to be as exact as the type
+LARGEST = {4: 1e19, 8: 1e38}  # an x whose square, and the product of a group, are numbers
 GROUP = {4: 2, 8: 8}  # steps to one logarithm: more would overflow before the square of x does
 
 
@@ -191,5 +193,11 @@ def _checked(order: float) -> float:
 
 
 def _floating(x: Number) -> Array:
+    if not isinstance(x, jax.core.Tracer):  # whose values are not known
+        given = numbers("x", x).astype(np.float64, copy=False)
+        kind = jnp.result_type(jax.dtypes.canonicalize_dtype(getattr(x, "dtype", float)), float)
+        most = LARGEST[max(4, kind.itemsize)]
+        if np.any(given > most):
+            raise ValueError(f"x must be at most {most:g} in {kind}, whose range its powers leave; got {given.max():g}")
     x = jnp.asarray(x)
     return x.astype(jnp.result_type(x.dtype, float))

@@ -56,7 +56,8 @@ def log_density(x: Number, mean: Number, concentration: Number) -> Array:
     x, mean = jnp.asarray(x), jnp.asarray(mean)
     if not x.ndim or not mean.ndim or x.shape[-1] != mean.shape[-1]:
         raise ValueError(f"x and mean must have the same last axis; got the shapes {x.shape} and {mean.shape}")
-    return jnp.sum(x * mean, axis=-1) * concentration + log_normaliser(x.shape[-1], concentration)
+    normaliser = log_normaliser(x.shape[-1], concentration)  # which looks at the concentration first
+    return jnp.sum(x * mean, axis=-1) * concentration + normaliser
 
 
 def mean_resultant_length(dimension: int, concentration: Number) -> Array:

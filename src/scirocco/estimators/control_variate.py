@@ -31,7 +31,7 @@ from scirocco.core.types import Array, Params
 from scirocco.estimators.base import Estimator, FindMode
 from scirocco.target import PureDensity, Target
 
-MOST = 1000  # parameters, up to which the Hessian of all data is taken
+MOST_PARAMETERS = 1000  # up to which the Hessian of all data is taken
 
 
 class ControlVariateState(NamedTuple):
@@ -77,7 +77,7 @@ def estimate_second_order(
 
 
 @dataclass(frozen=True, eq=False)
-class ControlVariate(Estimator):
+class ControlVariate(Estimator[ControlVariateState]):
     """Control variates around a centre: the user's, or the posterior mode (``find_mode``).
 
     ``order`` is that of Taylor's series, 1 or 2 (for at most 1,000 parameters). Chains start at the centre, which
@@ -99,10 +99,10 @@ class ControlVariate(Estimator):
             raise ValueError(f"order must be 1 or 2; got {self.order!r}")
 
     def start(self, target: Target, position: Params, held: Params, find_mode: FindMode) -> Params:
-        """The centre."""
+        """Chains start at the centre: the one given, or the mode."""
         size = ravel_pytree(position)[0].size
-        if self.order == 2 and size > MOST:
-            raise ValueError(f"order=2 keeps a Hessian, for at most {MOST:,} parameters; there are {size:,}")
+        if self.order == 2 and size > MOST_PARAMETERS:
+            raise ValueError(f"order=2 keeps a Hessian, for at most {MOST_PARAMETERS:,} parameters; there are {size:,}")
         if self.centre is None:
             return find_mode(target, position, held=held, **(self.options or {}))
         centre = jax.tree.map(jnp.asarray, self.centre)
@@ -120,7 +120,7 @@ class ControlVariate(Estimator):
         return state._replace(hessian=jax.device_put(target.likelihood_hessian(position, held).astype(dtype)))
 
     def blank(self, target: Target, position: Params, held: Params) -> ControlVariateState:
-        """Zeros."""
+        """A state of the right shapes, its gradient (and Hessian) zero."""
         del target
         flat = ravel_pytree(position)[0]
         hessian = jnp.zeros((flat.size, flat.size), flat.dtype) if self.order == 2 else None

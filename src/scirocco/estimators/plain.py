@@ -16,7 +16,7 @@ from scirocco.target import PureDensity
 
 
 @dataclass(frozen=True)
-class Plain(Estimator):
+class Plain(Estimator[tuple[()]]):
     """The gradient of the minibatch, scaled to the whole data set.
 
     >>> import jax.numpy as jnp, scirocco as sc

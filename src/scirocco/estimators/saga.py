@@ -33,7 +33,7 @@ class SAGAState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SAGA(Estimator):
+class SAGA(Estimator[SAGAState]):
     """A table of the last gradient of every example; needs data in memory.
 
     >>> import jax.numpy as jnp, scirocco as sc
@@ -45,7 +45,7 @@ class SAGA(Estimator):
     independent_draws: ClassVar[bool] = True
 
     def start(self, target: Target, position: Params, held: Params, find_mode: FindMode) -> Params:
-        """The given position."""
+        """Chains start at the given position, if the data is in memory."""
         del held, find_mode
         if not isinstance(target.source, Arrays):
             raise ValueError(
@@ -68,7 +68,7 @@ class SAGA(Estimator):
         )
 
     def blank(self, target: Target, position: Params, held: Params) -> SAGAState:
-        """An empty table."""
+        """A table of zeros."""
         del held
         return SAGAState(
             jax.tree.map(lambda p: jnp.zeros((target.size, *p.shape), p.dtype), position),

@@ -20,7 +20,7 @@ from scirocco.target import PureDensity, Target
 
 
 @dataclass(frozen=True)
-class SVRG(Estimator):
+class SVRG(Estimator[ControlVariateState]):
     """Control variates around the chain's own position of at most ``refresh_every`` steps ago.
 
     >>> import jax.numpy as jnp, scirocco as sc
@@ -35,18 +35,18 @@ class SVRG(Estimator):
         require_count("refresh_every", self.refresh_every)
 
     def init(self, target: Target, position: Params, held: Params) -> ControlVariateState:
-        """The first centre is the start."""
+        """The state whose centre is the start of the chain."""
         return anchor(target, position, held)
 
     def refresh(
         self, target: Target, state: ControlVariateState, position: Params, held: Params
     ) -> ControlVariateState:
-        """Move the centre to the chain."""
+        """The state whose centre is where the chain is now."""
         del state
         return anchor(target, position, held)
 
     def blank(self, target: Target, position: Params, held: Params) -> ControlVariateState:
-        """Zeros."""
+        """A state of the right shapes, its gradient zero."""
         del target
         return ControlVariateState(position, held, zeros_like(position))
 

@@ -6,7 +6,7 @@ chunk all run the same compiled program; and so do other runs with the same func
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from scirocco.core.clock import Clock, add_compile_seconds
 from scirocco.core.keys import Use, as_key, fold
-from scirocco.core.program import QUICK
+from scirocco.core.program import QUICK, program_part
 from scirocco.core.seeds import Purpose, generator, key_words
 from scirocco.core.trees import at_least_single, named_leaves
 from scirocco.core.types import Array, Data, Key, Params
@@ -25,16 +25,16 @@ from scirocco.gradient.kernel import Kernel
 from scirocco.gradient.program import ChainState, Probe, Program
 from scirocco.run import checkpoint
 from scirocco.run.engine import Chunk, Report, SteppedEngine
-from scirocco.run.moments import Moments
+from scirocco.run.moments import SUMMED, Moments, Sums
 from scirocco.run.recording import Recording
-from scirocco.run.store import Variable
-from scirocco.run.trace import GRADIENT, STATS
+from scirocco.run.store import GRADIENT, STATS, Variable
 from scirocco.samplers.base import Info, has_law
 
 DRAW_BYTES = 16 * 2**20  # of draws that a chunk may hold before it hands them over
 SNAPSHOT_BYTES = 64 * 2**20  # of state that is copied before a chunk, so that a divergence can be found in it
+REPORT_SHARE = 0.1  # of the work of the steps goes into measuring for the report
+PROBE_COST = 7  # gradients, about, that the measurements on one minibatch cost
 PROBES = 8
-PROBE_REPEATS = 16  # fresh minibatches each time that gradient noise is measured
 PROBE_CHAINS = 8
 POWER_ITERATIONS = 8  # at the first probe; later ones go on from there
 
@@ -45,6 +45,7 @@ def _count_compilation(event: str, duration_secs: float, **_: Any) -> None:
 
 
 jax.monitoring.register_event_duration_secs_listener(_count_compilation)
+program_part(Recording)  # here, because ``run`` knows nothing of JAX
 
 
 class Stored(NamedTuple):
@@ -64,14 +65,64 @@ class Stored(NamedTuple):
 
     def __call__(self, program: Program, key: Key, state: ChainState, info: Info, data: Data) -> dict[str, Array]:
         """The values collected, what the step said and, if wanted, the gradient from a minibatch of its own."""
-        values = self.values(state.position)
+        values: dict[str, Array] = self.values(state.position)
+        beside: dict[str, Array] = {}
         if self.gradients:
             slope = program.fresh_gradient(fold(key, Use.GRADIENT, state.step), state, data)
-            values |= {f"{GRADIENT}{name}": leaf for name, leaf in named_leaves(slope).items()}
+            beside |= {f"{GRADIENT}{name}": leaf for name, leaf in named_leaves(slope).items()}
         if not self.nothing:
             said = program.stats(state, info)
-            values |= {f"{STATS}{name}": jnp.asarray(v, jnp.float32) for name, v in said.items()}
-        return values
+            beside |= {f"{STATS}{name}": jnp.asarray(v, jnp.float32) for name, v in said.items()}
+        taken = sorted(values.keys() & beside.keys())
+        if taken:
+            raise ValueError(f"{', '.join(taken)} is the name of something that is stored with the draws: rename it")
+        return values | beside
+
+    def role(self, name: str, sampled: Collection[str]) -> str:
+        """What is stored under a name, given the names of what is sampled or collected."""
+        if name in sampled:
+            return "draw"
+        return "gradient" if name.startswith(GRADIENT) else "stats"
+
+
+class ProbePlan(NamedTuple):
+    """What the report may measure: minibatches are fresh each time that gradient noise is."""
+
+    probes: int  # over the second half of the run
+    chains: int  # at each of them
+    first: int  # power iterations at the first one
+    repeats: int  # minibatches
+
+    @classmethod
+    def of(cls, gradients: float) -> ProbePlan:
+        """For a share of the work of so many gradients: known beforehand, so that it does not depend on the clock."""
+        budget = REPORT_SHARE * gradients / PROBE_COST
+        repeats = next((n for n in (16, 8) if budget >= 2 * n * POWER_ITERATIONS), 4)
+        rounds = max(1, int(budget / repeats))
+        first = min(POWER_ITERATIONS, -(-rounds // 3))
+        probes = min(PROBES, 1 + rounds - first)
+        return cls(probes, min(PROBE_CHAINS, max(1, (rounds - first) // max(1, probes - 1))), first, repeats)
+
+
+class RunningSums(NamedTuple):
+    """Sums of the newest draws on the device: at ``SUMMED`` they are handed over, and begin anew."""
+
+    number: Array
+    reference: dict[str, Array]
+    first: dict[str, Array]
+    second: dict[str, Array]
+
+    @classmethod
+    def none(cls, state: ChainState) -> RunningSums:
+        """No sums: those that are complete begin anew where the chain is."""
+        place = _floating(state.position)
+        zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, jnp.promote_types(x.dtype, jnp.float32)), place)
+        copies = jax.tree.map(jnp.copy, (place, zeros, zeros))  # programs are given their memory away
+        return cls(jnp.int32(SUMMED), *copies)
+
+    def host(self) -> Sums:
+        """As arrays of the host."""
+        return Sums(int(self.number), *(_on_host(tree) for tree in self[1:]))
 
 
 class GradientEngine(SteppedEngine):
@@ -85,7 +136,10 @@ class GradientEngine(SteppedEngine):
     ) -> None:  # fmt: skip
         self.kernel, self.recording, self._report = kernel, recording, report
         self.chains = range(chains) if isinstance(chains, int) else chains
-        self.initial, self._shapes_only = initial, shapes_only  # of a run that goes on, whose values are kept elsewhere
+        self.initial, self._shapes_only = (
+            initial,
+            shapes_only,
+        )  # of a run that goes on, whose values are in its checkpoints
         self.total = np.inf if num_samples is None else recording.steps_for(num_samples)
         self._words = {
             purpose: np.stack([key_words(kernel.seed, purpose, chain) for chain in self.chains])
@@ -95,8 +149,9 @@ class GradientEngine(SteppedEngine):
             collect if callable(collect) else None, "theta" if collect is None else "value", collect is False, gradients
         )
         self._state: ChainState | None = None
+        self._sums: RunningSums | None = None
         self.step = 0  # a number of the host: others may ask while a program runs on the state
-        self._before: ChainState | None = None
+        self._before: tuple[ChainState, RunningSums] | None = None
         self._bad = 0
         self._common: Params = None
 
@@ -109,7 +164,11 @@ class GradientEngine(SteppedEngine):
             kernel = self.kernel
             key, state = kernel.shapes(*kernel.check(self.example, values=not self._shapes_only))
             shapes = _draw.eval_shape(self.stored, kernel.program, key, state, kernel.data_at(0))
-            self._variables = {name: Variable(tuple(v.shape), np.dtype(v.dtype)) for name, v in shapes.items()}
+            sampled = jax.eval_shape(self.stored.values, self.example)
+            self._variables = {
+                name: Variable(tuple(v.shape), np.dtype(v.dtype), role=self.stored.role(name, sampled))
+                for name, v in shapes.items()
+            }
         return self._variables
 
     @property
@@ -145,11 +204,12 @@ class GradientEngine(SteppedEngine):
         common = len(prepared) == 1
         parts = prepared[0] if common else jax.tree.map(lambda *leaves: jnp.stack(leaves), *prepared)
         self._state = _states(kernel.program, self._words[Purpose.CHAIN_INIT], parts, common)
+        self._sums = RunningSums.none(self._state)
         self.starts = _on_host(_floating(self._state.position))
 
     @property
     def state(self) -> ChainState:
-        """Where the chains are."""
+        """The state of all chains, along a leading axis."""
         assert self._state is not None, "the engine was not started"
         return self._state
 
@@ -159,12 +219,24 @@ class GradientEngine(SteppedEngine):
         return self._state is not None
 
     @property
+    def pending(self) -> Sums | None:  # type: ignore[override]
+        """Sums of the newest draws."""
+        if self._sums is None or int(self._sums.number) >= SUMMED:
+            return None
+        return self._sums.host()
+
+    @property
     def probe_steps(self) -> list[int]:  # type: ignore[override]
-        """A few, spread over the second half, none in the burn-in."""
-        if np.isinf(self.total):
+        """The steps at which the bias report's measurements are made: a few of the second half, none in the burn-in."""
+        if np.isinf(self.total) or self._report is None:
             return []
-        steps = np.linspace(max(self.total / 2, self.recording.burn_in + 1), self.total, PROBES).astype(int)
-        return [int(step) for step in np.unique(steps)]
+        first, count = max(self.total / 2, self.recording.burn_in + 1), self._plan.probes
+        steps = np.linspace(first, self.total, count) if count > 1 else np.array([self.total])
+        return [int(step) for step in np.unique(steps.astype(int))]
+
+    @property
+    def _plan(self) -> ProbePlan:
+        return ProbePlan.of(self.total * len(self.chains))
 
     # Advancing.
 
@@ -181,26 +253,35 @@ class GradientEngine(SteppedEngine):
         for border in (kernel.refresh_every, kernel.steps_per_block):
             if border:
                 until = min(until, (step // border + 1) * border)
+        if step < self.recording.burn_in:  # sums begin where it ends, whatever the chunks
+            until = min(until, self.recording.burn_in)
         data = kernel.data_at(step, self.chains)
         state = self._renewed(self.state)
-        self._before = _copied(state) if _bytes(state) <= SNAPSHOT_BYTES else None
-        self._state = None
-        self._state, chunk = self._run(state, until, data)
+        assert self._sums is not None
+        here = (state, self._sums)
+        self._before = _copied(here) if _bytes(here) <= SNAPSHOT_BYTES else None
+        self._state = self._sums = None
+        self._state, self._sums, chunk = self._run(here, until, data)
         self.step = self._bad = int(self._state.step)
         return chunk
 
-    def _run(self, state: ChainState, until: int, data: Data) -> tuple[ChainState, Chunk]:
-        """From a state, which is given away, to step ``until`` on one block of data, or until the buffer is full."""
-        new, draws, count, reference, first, second, finite = jax.block_until_ready(
+    def _run(
+        self, here: tuple[ChainState, RunningSums], until: int, data: Data
+    ) -> tuple[ChainState, RunningSums, Chunk]:  # fmt: skip
+        """From a state and sums, which are given away, to step ``until`` on one block of data, or until all is full."""
+        new, sums, draws, count, finite = jax.block_until_ready(
             _loop(
-                self.kernel.program, self.recording.leaves(), self._words[Purpose.CHAIN_STEP], state, data,
-                np.int32(until), self.stored, self.capacity, len(self.chains) == 1, self._apart,
+                self.kernel.program, self.recording.leaves(), self._words[Purpose.CHAIN_STEP], here, data,
+                np.int32(until), np.int32(SUMMED), self.stored, self.capacity, len(self.chains) == 1, self._apart,
             )
         )  # fmt: skip
         made = int(count)
         # A copy: a view would keep the whole buffer alive, however few draws it holds.
-        kept = {name: np.moveaxis(np.asarray(draws[name])[:made], 0, 1).copy() for name in self.variables}
-        return new, Chunk(kept, made, _on_host(reference), _on_host(first), _on_host(second), bool(finite))
+        recorded = {name: np.moveaxis(np.asarray(draws[name])[:made], 0, 1).copy() for name in self.variables}
+        complete = (sums.host(),) if int(sums.number) >= SUMMED else ()
+        if int(new.step) <= self.recording.burn_in:
+            sums = sums._replace(number=jnp.int32(SUMMED))  # nothing to sum yet
+        return new, sums, Chunk(recorded, complete, bool(finite))
 
     def _renewed(self, state: ChainState) -> ChainState:
         """The state with its estimators refreshed, if this is a step for it."""
@@ -217,21 +298,22 @@ class GradientEngine(SteppedEngine):
         nothing until it happens. A state too large to be copied before each chunk is not repeated.
         """
         if self._before is None:
-            return _no_draws(self.variables, len(self.chains)), (
+            return Chunk({name: v.empty(len(self.chains)) for name, v in self.variables.items()}), (
                 f"a parameter is no longer finite; it happened in the last chunk, which ended at step {self._bad:,}. "
                 "Try a smaller step_size"
             )
         before = self._before
 
-        def again(until: int) -> tuple[ChainState, Chunk]:
+        def again(until: int) -> tuple[ChainState, RunningSums, Chunk]:
             return self._run(_copied(before), until, data)
 
-        data = self.kernel.data_at(int(before.step), self.chains)
-        low, high = int(before.step), self._bad
+        began = int(before[0].step)
+        data = self.kernel.data_at(began, self.chains)
+        low, high = began, self._bad
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (middle, high) if again(middle)[1].finite else (low, middle)
-        self._state, chunk = again(low)
+            low, high = (middle, high) if again(middle)[2].finite else (low, middle)
+        self._state, self._sums, chunk = again(low)
         self.step = low
         failed, info = _single(self.kernel.program, self._words[Purpose.CHAIN_STEP], self.state, data, self._apart)
         return chunk, _explain(self.chains, low, info, _on_host(_floating(failed.position)))
@@ -252,21 +334,26 @@ class GradientEngine(SteppedEngine):
             return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
         single = jax.eval_shape(at_least_single, like)
-        some = range(min(len(self.chains), PROBE_CHAINS))
+        plan = self._plan
+        some = range(min(len(self.chains), plan.chains))
         known = checkpoint.part(probed, "covector")
         covector = tree(known, single) if known else None
         rounds = 1
         if covector is None and has_law(self.kernel.sampler):
             rng = generator(self.kernel.seed, Purpose.POWER_START)
             covector = jax.tree.map(lambda leaf: rng.standard_normal(leaf.shape).astype(leaf.dtype), single)
-            rounds = -(-POWER_ITERATIONS // len(some))
+            rounds = -(-plan.first // len(some))
         centres = moments.mean or _on_host(_floating(state.position))  # there may be no draw yet
         for number in range(rounds):
             each = []
             for c in some:
                 centre = tree({name: mean[c] for name, mean in centres.items()}, like)
                 words = self._words[Purpose.CHAIN_PROBE][c]
-                each.append(_probe(self.kernel.program, words, number, state, c, data, covector, centre, self._apart))
+                each.append(
+                    _probe(
+                        self.kernel.program, words, number, state, c, data, covector, centre, self._apart, plan.repeats
+                    )
+                )  # fmt: skip
                 covector = each[-1].covector
         found = jax.tree.map(lambda *parts: np.mean(parts, axis=0), *each)._replace(covector=covector)
         arrays = {
@@ -302,13 +389,16 @@ class GradientEngine(SteppedEngine):
         return shapes
 
     def pack(self) -> dict[str, np.ndarray]:
-        """The leaves of the state, random keys as their words."""
-        return {str(i): np.asarray(_words(leaf)) for i, leaf in enumerate(jax.tree.leaves(self.state))}
+        """The leaves of the state and of the sums by their paths, random keys as their words."""
+        paths = jax.tree_util.tree_flatten_with_path((self.state, self._sums))[0]
+        return {jax.tree_util.keystr(path): np.asarray(_words(leaf)) for path, leaf in paths}
 
     def unpack(self, arrays: dict[str, np.ndarray]) -> None:
         """The state with the saved leaves, after checking that they fit."""
-        leaves, structure = jax.tree.flatten(self._blank())
-        saved = [arrays[str(i)] for i in range(len(arrays))]
+        blank = self._blank()
+        named, structure = jax.tree_util.tree_flatten_with_path((blank, jax.eval_shape(RunningSums.none, blank)))
+        leaves = [leaf for _, leaf in named]
+        saved = [arrays.get(jax.tree_util.keystr(path), np.empty(0, bool)) for path, _ in named]
         words = [jax.eval_shape(_words, leaf) for leaf in leaves]
         if [(a.shape, a.dtype) for a in saved] != [(w.shape, np.dtype(w.dtype)) for w in words]:
             raise ValueError(
@@ -319,7 +409,7 @@ class GradientEngine(SteppedEngine):
             jax.random.wrap_key_data(jnp.asarray(a)) if _is_key(leaf) else jnp.asarray(a, leaf.dtype)
             for a, leaf in zip(saved, leaves, strict=True)
         ]
-        self._state = jax.tree.unflatten(structure, restored)
+        self._state, self._sums = jax.tree.unflatten(structure, restored)
         self.step = int(self.state.step)
 
 
@@ -334,8 +424,8 @@ def _draw(stored: Stored, program: Program, key: Key, state: ChainState, data: D
 
 
 @jax.jit
-def _copied(state: ChainState) -> ChainState:
-    return jax.tree.map(jnp.copy, state)
+def _copied(here: tuple[ChainState, RunningSums]) -> tuple[ChainState, RunningSums]:
+    return jax.tree.map(jnp.copy, here)
 
 
 def _states_of(program: Program, words: Array, parts: tuple[Params, Params, Any], common: bool) -> ChainState:
@@ -349,16 +439,18 @@ def _states_of(program: Program, words: Array, parts: tuple[Params, Params, Any]
 _states = partial(jax.jit, static_argnums=3, compiler_options=QUICK)(_states_of)
 
 
-@partial(jax.jit, static_argnums=(6, 7, 8, 9), donate_argnums=3)
+@partial(jax.jit, static_argnums=(7, 8, 9, 10), donate_argnums=3)
 def _loop(
-    program: Program, recording: Recording, words: Array, state: ChainState, data: Data, until: Array, stored: Stored,
-    capacity: int, single: bool, apart: bool = False,
-) -> tuple[ChainState, Params, Array, Params, Params, Params, Array]:  # fmt: skip
-    """Steps to ``until``, or until ``capacity`` draws are made; sums of deviations from where it started."""
+    program: Program, recording: Recording, words: Array, here: tuple[ChainState, RunningSums], data: Data,
+    until: Array, most: Array, stored: Stored, capacity: int, single: bool, apart: bool = False,
+) -> tuple[ChainState, RunningSums, Params, Array, Array]:  # fmt: skip
+    """Steps to ``until``, or until ``capacity`` draws are made or ``most`` are in the sums."""
+    state, sums = here
     # A single chain runs without the chain axis: XLA multiplies a batch of one matrix more slowly than a matrix.
     keys = jax.vmap(as_key)(words)
     if single:
         keys, state = keys[0], _chain(state, 0)
+        sums = RunningSums(sums.number, *jax.tree.map(lambda x: x[0], sums[1:]))
     transition = program.transition if single else _over_chains(program.transition, apart)
 
     def collected(key: Key, state: ChainState, info: Info, data: Data) -> dict[str, Array]:
@@ -370,7 +462,7 @@ def _loop(
         return transition(keys, carry[0], data)
 
     def segment(carry: tuple[Any, ...]) -> tuple[Any, ...]:
-        state, info, buffers, count, first, second = carry
+        state, info, buffers, count, summed, first, second = carry
         stop = jnp.minimum(until, recording.next_stop(state.step))
         state, info = jax.lax.while_loop(lambda c: c[0].step < stop, step, (state, info))
         # The slot is written in any case and counted only if this is a draw: no branch that copies the buffer.
@@ -378,29 +470,31 @@ def _loop(
             lambda b, v: jax.lax.dynamic_update_index_in_dim(b, v, count, 0), buffers, collect(keys, state, info, data)
         )
         drawn = recording.is_draw(state.step)
-        weight = drawn.astype(jnp.float32)
+        weight, more = drawn.astype(jnp.float32), drawn.astype(jnp.int32)
         deviation = jax.tree.map(lambda x, r: at_least_single(x - r), _floating(state.position), reference)
         first = jax.tree.map(lambda s, x: s + weight * x, first, deviation)
         second = jax.tree.map(lambda s, x: s + weight * x * x, second, deviation)
-        return state, info, buffers, count + drawn.astype(jnp.int32), first, second
+        return state, info, buffers, count + more, summed + more, first, second
 
-    reference = _floating(state.position)
+    complete = sums.number >= most  # they were handed over, and begin anew where the chain is
+    summed = jnp.where(complete, 0, sums.number)
+    reference = jax.tree.map(lambda new, old: jnp.where(complete, new, old), _floating(state.position), sums.reference)
+    first, second = (jax.tree.map(lambda s: jnp.where(complete, 0, s), tree) for tree in (sums.first, sums.second))
     info = jax.tree.map(
         lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(lambda s: transition(keys, s, data)[1], state)
     )
     shapes = jax.eval_shape(collect, keys, state, info, data)
     buffers = jax.tree.map(lambda s: jnp.zeros((capacity, *s.shape), s.dtype), shapes)
-    zeros = jax.tree.map(lambda r: jnp.zeros_like(at_least_single(r)), reference)
-    state, _, buffers, count, first, second = jax.lax.while_loop(
-        lambda c: (c[0].step < until) & (c[3] < capacity),
+    state, _, buffers, count, summed, first, second = jax.lax.while_loop(
+        lambda c: (c[0].step < until) & (c[3] < capacity) & (c[4] < most),
         segment,
-        (state, info, buffers, jnp.int32(0), zeros, zeros),
+        (state, info, buffers, jnp.int32(0), summed, first, second),
     )
     finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves((_floating(state.position), first))]))
     if single:
         state, reference, first, second = (_chained(tree) for tree in (state, reference, first, second))
         buffers = jax.tree.map(lambda b: b[:, None], buffers)
-    return state, buffers, count, reference, first, second, finite
+    return state, RunningSums(summed, reference, first, second), buffers, count, finite
 
 
 @partial(jax.jit, static_argnums=4)
@@ -411,15 +505,15 @@ def _single(
     return after
 
 
-@partial(jax.jit, static_argnums=8, compiler_options=QUICK)
+@partial(jax.jit, static_argnums=(8, 9), compiler_options=QUICK)
 def _probe(
     program: Program, words: Array, number: Array, state: ChainState, chain: Array, data: Data, covector: Params,
-    centre: Params, apart: bool,
+    centre: Params, apart: bool, repeats: int,
 ) -> Probe:  # fmt: skip
     own = _chain(state, chain)
     data = jax.tree.map(lambda a: a[chain], data) if apart else data
     key = fold(as_key(words), Use.NOISE, state.step * POWER_ITERATIONS + number)
-    return program.probe(key, own, data, PROBE_REPEATS, covector, centre)
+    return program.probe(key, own, data, repeats, covector, centre)
 
 
 def is_function(initial: Any) -> bool:
@@ -437,10 +531,6 @@ def _explain(chains: range, step: int, info: Info, failed: dict[str, np.ndarray]
         f"(step size {h:.3g}, gradient norm {norm:.3g}). Try a smaller step_size, a start nearer to the mode "
         "(estimator=ControlVariate()), or a larger batch_size"
     )
-
-
-def _no_draws(variables: dict[str, Variable], chains: int) -> Chunk:
-    return Chunk({name: v.empty(chains) for name, v in variables.items()}, 0, {}, {}, {})
 
 
 def _bytes(tree: Any) -> int:

@@ -23,7 +23,7 @@ from scirocco.estimators import Estimator, Plain
 from scirocco.gradient.blocks import Block, split
 from scirocco.gradient.program import ChainState, Program
 from scirocco.optimise.mode import find_mode
-from scirocco.samplers.base import Info, Sampler, automatic
+from scirocco.samplers.base import GeodesicSampler, Info, Sampler, automatic
 from scirocco.target import Target
 
 LEAST_BYTES = 16 * 2**20  # of a chain's block of data from disk, if it is meant to be as large
@@ -94,7 +94,7 @@ class Kernel:
         """What the chain moves and what the blocks hold of the parameters, after a look at whether all parts fit."""
         position, held = split(jax.tree.map(jnp.asarray, initial), self.blocks)
         self.target.check(position, held, values=values)
-        self.sampler.check(position, *self.program.where)
+        self.program.dynamics.check(position)
         self._try_a_step(position, held)
         return position, held
 
@@ -181,7 +181,7 @@ class Kernel:
         return self._loaders[chain]
 
     def close(self) -> None:
-        """Stop reading ahead."""
+        """Stop the threads that read data ahead of the chains."""
         for loader in self._loaders.values():
             loader.close()
         self._loaders.clear()
@@ -240,7 +240,7 @@ def require_parts(target: object, sampler: object, estimator: object, batching: 
     if sampler is None:
         raise TypeError("sampler must be given, for example scirocco.SGLD(step_size=1e-4)")
     assert isinstance(sampler, Sampler)
-    if not target.geometry.flat and not sampler.geodesic:
+    if not target.geometry.flat and not isinstance(sampler, GeodesicSampler):
         raise ValueError(
             f"{type(sampler).__name__} moves in straight lines and the target lives on a manifold: take a sampler with "
             "momenta, such as scirocco.SGGMC(step_size=1e-3), scirocco.GeodesicSGNHT or scirocco.GMC"

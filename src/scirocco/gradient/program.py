@@ -13,14 +13,14 @@ import jax
 import jax.numpy as jnp
 
 from scirocco.batches import Batch
+from scirocco.batches.draws import Draw
 from scirocco.core.keys import Use, fold
 from scirocco.core.program import program_part
 from scirocco.core.trees import at_least_single, inner, signs_like
 from scirocco.core.types import Array, Data, Key, Params
-from scirocco.estimators import Estimator
+from scirocco.estimators.base import Estimator, StochasticEstimator
 from scirocco.gradient.blocks import Block, apply
-from scirocco.manifolds import Geometry
-from scirocco.samplers.base import Info, Sampler, Strain
+from scirocco.samplers.base import Dynamics, Info, Sampler, SamplerState, Strain
 from scirocco.target import Density, merge
 
 
@@ -28,19 +28,19 @@ class ChainState(NamedTuple):
     """Everything that a chain carries from step to step."""
 
     step: Array
-    sampler: Any
+    sampler: SamplerState
     estimator: Any
     draws: Any
     held: Params
 
     @property
     def position(self) -> Params:
-        """All parameters."""
+        """All parameters: those that the sampler moves and those that blocks update."""
         return merge(self.sampler.position, self.held)
 
 
 class Probe(NamedTuple):
-    """Measurements for the bias report."""
+    """What was measured where a chain is, for the bias report."""
 
     noise: Params  # the variance of the gradient estimate
     curvature: Params  # the diagonal of the Hessian of U
@@ -57,20 +57,20 @@ class Program:
     density: Density
     sampler: Sampler
     estimator: Estimator
-    draw: Any
+    draw: Draw
     blocks: tuple[Block, ...] = ()
 
     @property
-    def where(self) -> tuple[Geometry, ...]:
-        """What samplers that know manifolds are told beside the rest: nothing in flat space."""
-        return () if self.density.geometry.flat else (self.density.geometry,)
+    def dynamics(self) -> Dynamics[Any]:
+        """The sampler, bound to the geometry of the target."""
+        return self.sampler.on(self.density.geometry)
 
     def transition(self, key: Key, state: ChainState, data: Data) -> tuple[ChainState, Info]:
         """One step of the chain: ``inner_steps`` gradient steps, each on a fresh minibatch, then the blocks.
 
         All keys come from ``key`` and the number of the step: one key serves a whole chain.
         """
-        sampler = self.sampler.begin(fold(key, Use.BEGIN, state.step), state.sampler, *self.where)
+        sampler = self.dynamics.begin(fold(key, Use.BEGIN, state.step), state.sampler)
 
         def inner(number: Array, carry: tuple[Any, Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
             sampler, estimator, draws, _ = carry
@@ -95,7 +95,7 @@ class Program:
     ) -> tuple[Any, Any, Any, Batch, Info]:
         draws, batch = self.draw.draw(fold(key, Use.MINIBATCH, count), draws, count, data)
         gradient = _Recorded(self, estimator, held, batch, fold(key, Use.ESTIMATE, count))
-        sampler, info = self.sampler.step(fold(key, Use.NOISE, count), sampler, gradient, *self.where)
+        sampler, info = self.dynamics.step(fold(key, Use.NOISE, count), sampler, gradient)
         return sampler, gradient.state, draws, batch, info
 
     def _riemannian(self, position: Params, held: Params, batch: Batch, direction: Params) -> Params:
@@ -111,13 +111,13 @@ class Program:
 
     def state(self, key: Key, position: Params, held: Params, estimator: Any) -> ChainState:
         """The first state of a chain whose estimator is ready."""
-        sampler = self.sampler.init(fold(key, Use.INIT), position, *self.where)
+        sampler = self.dynamics.init(fold(key, Use.INIT), position)
         draws = self.draw.init(fold(key, Use.EPOCH))
         return ChainState(jnp.int32(0), sampler, estimator, draws, held)
 
     def stats(self, state: ChainState, info: Info) -> dict[str, Array]:
         """What a step says of itself, by name."""
-        return {**info._asdict(), **self.sampler.stats(state.sampler, *self.where)}
+        return {**info._asdict(), **self.dynamics.stats(state.sampler)}
 
     def fresh_gradient(self, key: Key, state: ChainState, data: Data) -> Params:
         """An estimate of grad U where the chain is, from a minibatch that had no part in bringing it there."""
@@ -126,8 +126,10 @@ class Program:
 
     def estimate(self, key: Key, state: Any, position: Params, held: Params, batch: Batch) -> tuple[Params, Any]:
         """The estimator's gradient and new state; one that has randomness of its own is given a key."""
-        own = (fold(key, Use.ESTIMATE),) if self.estimator.stochastic else ()
-        return self.estimator.estimate(self.density, state, position, held, batch, *own)
+        if isinstance(self.estimator, StochasticEstimator):
+            own = fold(key, Use.ESTIMATE)
+            return self.estimator.estimate(self.density, state, position, held, batch, own)
+        return self.estimator.estimate(self.density, state, position, held, batch)
 
     def probe(
         self, key: Key, state: ChainState, data: Data, repeats: int, covector: Params = None, centre: Params = None

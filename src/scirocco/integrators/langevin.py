@@ -127,7 +127,7 @@ def split_friction(
 
 
 def kick(momentum: Params, slope: Params, h: Params) -> Params:
-    """B: ``p <- p - h g``."""
+    """The step B of the splitting, a kick by the gradient: ``p <- p - h g``."""
     return jax.tree.map(lambda p, g, h: p - h * g, momentum, slope, h)
 
 
@@ -144,7 +144,7 @@ def relax(
     position: Params, momentum: Params, noise: Params, h: Params, friction: Params, diffusion: Params,
     geometry: Geometry = FLAT,
 ) -> Params:  # fmt: skip
-    """O on each leaf, with the tangent part of the noise."""
+    """The step O of the splitting, friction and noise over a time h, with the tangent part of the noise."""
 
     def one(m: Manifold, x: Array, p: Array, z: Array, h: Number, a: Any, d: Any) -> Array:
         if isinstance(a, Matrix):
@@ -174,7 +174,7 @@ def _pull(m: Manifold, x: Array, friction: Any, p: Array) -> Array:
 
 
 def _stir(m: Manifold, x: Array, diffusion: Any, h: Number, noise: Array) -> Array:
-    """sqrt(2 D h) xi, its tangent part."""
+    """The noise that is injected over a time h: the tangent part of sqrt(2 D h) xi."""
     if isinstance(diffusion, Matrix):
         return jnp.sqrt(2 * h) * matrix.root_times(m, x, diffusion, noise)
     return m.project(x, jnp.sqrt(2 * diffusion * h) * noise)

@@ -25,7 +25,7 @@ import numpy as np
 from scirocco.core.types import Number
 from scirocco.integrators.langevin import Step
 
-LEAST = 16  # laws at a time
+LEAST_LAWS = 16  # that are solved in one program, however few are asked for
 
 Two: TypeAlias = tuple[Any, Any, Any, Any]
 """2x2 matrices, many at once: arrays of their entries, row by row."""
@@ -44,7 +44,7 @@ def stationary_variance(
     size = int(np.prod(shape))
     if size == 0:
         return np.zeros(shape)
-    room = max(LEAST, 1 << (size - 1).bit_length())  # sizes that are close share a program
+    room = max(LEAST_LAWS, 1 << (size - 1).bit_length())  # sizes that are close share a program
     flat = [np.resize(np.broadcast_to(x, shape), room) for x in given]
     with jax.enable_x64(True):
         variance = _variance(integrator, *flat, np.float64(epoch) if np.isfinite(epoch) else None)
@@ -96,7 +96,7 @@ def _times(x: Two, y: Two) -> Two:
 
 
 def _radius(matrix: Two) -> Any:
-    """The largest absolute eigenvalue."""
+    """The largest absolute value of an eigenvalue of each matrix."""
     a, b, c, d = matrix
     half, determinant = (a + d) / 2, a * d - b * c
     root = half**2 - determinant
@@ -135,7 +135,7 @@ def _lag_sum(matrix: Two, epoch: Any) -> Two:
 
 
 def _power(matrix: Two, m: Any) -> Two:
-    """M^m, by squaring."""
+    """The m-th power of each matrix, by repeated squaring."""
     one, none = jnp.ones_like(matrix[0]), jnp.zeros_like(matrix[0])
 
     def bit(carry: tuple[Two, Two, Any]) -> tuple[Two, Two, Any]:

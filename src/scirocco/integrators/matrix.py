@@ -69,13 +69,13 @@ def outer_products(manifold: Manifold, rows: Array) -> Matrix:
 
 
 def times(manifold: Manifold, x: Array, matrix: Matrix, u: Array) -> Array:
-    """Lambda C u."""
+    """The matrix times u, its tangent part: Lambda C u."""
     product = jnp.einsum("...ij,...j->...i", matrix.value.astype(u.dtype), _rows(manifold, u))
     return manifold.project(x, product.reshape(u.shape))
 
 
 def root_times(manifold: Manifold, x: Array, matrix: Matrix, u: Array) -> Array:
-    """Lambda D^(1/2) u, negative eigenvalues counted as zero."""
+    """The root of D times u, its tangent part: Lambda D^(1/2) u; negative eigenvalues of D count as zero."""
     values, vectors = jnp.linalg.eigh(matrix.value.astype(u.dtype))
     return manifold.project(
         x, _functional(vectors, jnp.sqrt(jnp.maximum(values, 0)), _rows(manifold, u)).reshape(u.shape)
@@ -83,7 +83,7 @@ def root_times(manifold: Manifold, x: Array, matrix: Matrix, u: Array) -> Array:
 
 
 def damped(manifold: Manifold, x: Array, v: Array, friction: Matrix, t: Any) -> Array:
-    """exp(-t Lambda C Lambda) v."""
+    """A momentum v after a time t under friction C alone: exp(-t Lambda C Lambda) v."""
     values, vectors = jnp.linalg.eigh(_tangent(manifold, x, friction))
     return _functional(vectors, jnp.exp(-_times(manifold, t, v) * values), _rows(manifold, v)).reshape(v.shape)
 
@@ -91,7 +91,7 @@ def damped(manifold: Manifold, x: Array, v: Array, friction: Matrix, t: Any) -> 
 def ornstein_uhlenbeck(
     manifold: Manifold, x: Array, v: Array, noise: Array, t: Any, friction: Matrix, diffusion: Any
 ) -> Array:
-    """The exact solution over time t."""
+    """A momentum after a time t under friction and noise alone, exactly: the Ornstein-Uhlenbeck process."""
     values, vectors = jnp.linalg.eigh(_tangent(manifold, x, friction))
     t = _times(manifold, t, v)
     moved = _functional(vectors, jnp.exp(-t * values), _rows(manifold, v))
@@ -107,7 +107,7 @@ def ornstein_uhlenbeck(
 
 
 def _shape(manifold: Manifold, x: Any) -> tuple[int, ...]:
-    """Of one point; of Euclidean leaves the whole leaf."""
+    """The shape of one point; a Euclidean leaf is one point."""
     shape = np.shape(x)
     return shape if isinstance(manifold, Euclidean) else shape[len(shape) - manifold.point_axes :]
 
@@ -118,7 +118,7 @@ def _rows(manifold: Manifold, x: Array) -> Array:
 
 
 def _times(manifold: Manifold, t: Any, like: Array) -> Array:
-    """Times as a column, one for all points or one each."""
+    """The times h as a column, one for all points or one for each."""
     t = jnp.asarray(t, like.dtype)
     if t.ndim == 0:
         return t.reshape(1, 1)

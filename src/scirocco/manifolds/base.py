@@ -12,6 +12,7 @@ Geometry only: nothing here knows of gradients of targets, of data or of chains.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from functools import partial
 from typing import Any, ClassVar
 
@@ -25,7 +26,7 @@ from scirocco.core.types import Array, Key, Number
 Shape = tuple[int, ...]
 
 
-class Manifold:
+class Manifold(ABC):
     """One kind of manifold: a frozen dataclass; ``Euclidean`` shows the least that must be there.
 
     ``t`` is a time or an array of times with axes of length 1 in place of a point's.
@@ -37,13 +38,13 @@ class Manifold:
         super().__init_subclass__(**options)
         part(cls)
 
+    @abstractmethod
     def flow(self, x: Array, v: Array, t: Number) -> tuple[Array, Array]:
         """The geodesic from ``x`` with velocity ``v`` after time ``t``, and the velocity there."""
-        raise NotImplementedError
 
+    @abstractmethod
     def project(self, x: Array, u: Array) -> Array:
         """The part of ``u`` that is tangent at ``x``."""
-        raise NotImplementedError
 
     def slope(self, x: Array, gradient: Array, temperature: Number = 1.0) -> Array:
         """The tangent gradient of U less T times ``change``, from the gradient of U in the coordinates of the user.
@@ -62,17 +63,17 @@ class Manifold:
         """How fast each coordinate of the user moves at unit velocity of its own."""
         return jnp.ones_like(x)
 
+    @abstractmethod
     def random(self, key: Key, shape: Shape, dtype: Any = jnp.float32) -> Array:
         """Points from the uniform law, by the Hausdorff measure, where there is one."""
-        raise NotImplementedError
 
+    @abstractmethod
     def dimension(self, shape: Shape) -> int:
         """The dimension of all points of an array together."""
-        raise NotImplementedError
 
+    @abstractmethod
     def nearest(self, x: Array) -> Array:
         """The nearest points of the manifold."""
-        raise NotImplementedError
 
     def distance(self, x: np.ndarray) -> float:
         """How far the farthest point of an array is from the manifold."""
@@ -92,5 +93,5 @@ class Manifold:
 
 @partial(jax.jit, static_argnums=0)
 def nearest(manifold: Manifold, x: Array) -> Array:
-    """One program in place of a dozen small ones."""
+    """``manifold.nearest(x)``, compiled as one program in place of a dozen small ones."""
     return manifold.nearest(x)

@@ -29,22 +29,22 @@ class Euclidean(Manifold):
     point_axes: ClassVar[int] = 0
 
     def flow(self, x: Array, v: Array, t: Number) -> tuple[Array, Array]:
-        """A straight line."""
+        """The straight line from ``x`` with velocity ``v``."""
         return x + t * v, v
 
     def project(self, x: Array, u: Array) -> Array:
-        """All vectors are tangent."""
+        """``u`` itself: all vectors are tangent."""
         del x
         return u
 
     def random(self, key: Key, shape: Shape, dtype: Any = jnp.float32) -> Array:
-        """There is no uniform law."""
+        """Refuse: there is no uniform law on all of space."""
         raise ValueError("Euclidean space has no uniform law: draw a start from a law of your own")
 
     def dimension(self, shape: Shape) -> int:
-        """All coordinates."""
+        """The number of coordinates."""
         return int(np.prod(shape, dtype=int))
 
     def nearest(self, x: Array) -> Array:
-        """The point itself."""
+        """``x`` itself: every array is a point."""
         return x

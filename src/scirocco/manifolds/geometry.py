@@ -70,7 +70,7 @@ class Geometry:
         return Geometry(tuple((path, m) for path, m in self.parts if not path or path[0] not in names))
 
     def warm(self, temperature: Any) -> Geometry:
-        """The same for samplers of exp(-U/T)."""
+        """The same geometry for a sampler of exp(-U/T), whose ``slope`` and ``change`` depend on T."""
         return self if self.flat else replace(self, temperature=temperature)
 
     # What integrators need.
@@ -112,7 +112,7 @@ class Geometry:
     # What users need.
 
     def random(self, key: Key, like: Params) -> Params:
-        """Uniform points with the shapes of ``like``; Euclidean leaves are kept as they are."""
+        """Uniform points with the shapes of ``like``; Euclidean leaves stay as they are."""
         number = iter(range(10**6))
 
         def draw(m: Manifold, leaf: Array) -> Array:

@@ -52,7 +52,7 @@ class Simplex(Manifold):
         return self._powers(jnp.abs(root)), sign * velocity
 
     def project(self, x: Array, u: Array) -> Array:
-        """On the sphere, at the root."""
+        """The part of ``u`` that is tangent to the sphere at the root of the point."""
         return Sphere().project(self.root(x), u)
 
     def slope(self, x: Array, gradient: Array, temperature: Number = 1.0) -> Array:
@@ -62,13 +62,13 @@ class Simplex(Manifold):
         return self.project(x, self.power * inside / self.root(x))
 
     def change(self, x: Array) -> Array:
-        """(p - 1) sum log x_j - K log sum x_l^p."""
+        """The log of the user's measure over that of the sphere, (p - 1) sum log x_j - K log sum x_l^p."""
         root = self.root(x)
         total = jnp.sum(root**self.power, axis=-1)
         return jnp.sum((self.power - 1) * jnp.sum(jnp.log(root), axis=-1) - x.shape[-1] * jnp.log(total))
 
     def pace(self, x: Array) -> Array:
-        """p theta (1 - theta) / x."""
+        """How fast each probability moves at unit velocity on the sphere: p theta (1 - theta) / x."""
         return self.power * x * (1 - x) / self.root(x)
 
     def root(self, x: Array) -> Array:
@@ -80,12 +80,12 @@ class Simplex(Manifold):
         return powers / jnp.sum(powers, axis=-1, keepdims=True)
 
     def random(self, key: Key, shape: Shape, dtype: Any = jnp.float32) -> Array:
-        """Dirichlet(1)."""
+        """Points from the uniform law, Dirichlet(1, ..., 1)."""
         draws = jax.random.exponential(key, shape, dtype)
         return draws / jnp.sum(draws, axis=-1, keepdims=True)
 
     def dimension(self, shape: Shape) -> int:
-        """One less than probabilities, for each point."""
+        """One less than the probabilities of a point, times the points."""
         return self.points(shape) * (shape[-1] - 1)
 
     def nearest(self, x: Array) -> Array:
@@ -98,7 +98,7 @@ class Simplex(Manifold):
         return clipped / jnp.sum(clipped, axis=-1, keepdims=True)
 
     def check_shape(self, shape: Shape) -> None:
-        """Two probabilities at least."""
+        """Reject points of fewer than two probabilities."""
         super().check_shape(shape)
         if shape[-1] < 2:
             raise ValueError(f"points of a simplex need 2 entries or more along the last axis; got the shape {shape}")

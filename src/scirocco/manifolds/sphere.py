@@ -28,7 +28,7 @@ class Sphere(Manifold):
     """
 
     def flow(self, x: Array, v: Array, t: Number) -> tuple[Array, Array]:
-        """A great circle."""
+        """The great circle from ``x`` with velocity ``v``."""
         xx, xv, vv = (jnp.sum(a * b, axis=-1, keepdims=True) for a, b in ((x, x), (x, v), (v, v)))
         cosine, reach = _cosine_and_sine(vv, jnp.asarray(t, x.dtype))
         # The length of cosine x + reach v, and what its direction has in common with the velocity, from the products
@@ -39,24 +39,24 @@ class Sphere(Manifold):
         return ahead * x + side * v, (cosine - along * side) * v - (vv * reach + along * ahead) * x
 
     def project(self, x: Array, u: Array) -> Array:
-        """Less the part along the radius."""
+        """``u`` less its part along the radius."""
         return u - jnp.sum(x * u, axis=-1, keepdims=True) * x
 
     def random(self, key: Key, shape: Shape, dtype: Any = jnp.float32) -> Array:
-        """Directions of normal vectors."""
+        """Points from the uniform law: the directions of normal vectors."""
         return normalised(jax.random.normal(key, shape, dtype))
 
     def dimension(self, shape: Shape) -> int:
-        """One less than coordinates, for each point."""
+        """One less than the coordinates of a point, times the points."""
         return self.points(shape) * (shape[-1] - 1)
 
     def nearest(self, x: Array) -> Array:
-        """The direction; of zero, the first axis."""
+        """The point in the direction of ``x``; for zero the first axis."""
         pole = jnp.zeros_like(x).at[..., 0].set(1)
         return normalised(jnp.where(jnp.any(x != 0, axis=-1, keepdims=True), x, pole))
 
     def check_shape(self, shape: Shape) -> None:
-        """Two coordinates at least."""
+        """Reject points of fewer than two coordinates."""
         super().check_shape(shape)
         if shape[-1] < 2:
             raise ValueError(

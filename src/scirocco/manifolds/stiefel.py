@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from scirocco.core.types import Array, Key, Number
 from scirocco.manifolds.base import Manifold, Shape
 
-MOST = 8  # squarings: of matrices of norm 128, many turns in one flow
+MOST_SQUARINGS = 8  # of matrices of norm 128, many turns in one flow
 SMALL = 16  # rows of a matrix, up to which a sum over products is faster than a library's matrix product
 
 
@@ -38,7 +38,7 @@ class Stiefel(Manifold):
     point_axes: ClassVar[int] = 2
 
     def flow(self, x: Array, v: Array, t: Number) -> tuple[Array, Array]:
-        """By two matrix exponentials."""
+        """The geodesic from ``x`` with velocity ``v``, by two matrix exponentials."""
         p = x.shape[-1]
         a, s = _turned(x) @ v, _turned(v) @ v
         a = (a - _turned(a)) / 2
@@ -51,26 +51,26 @@ class Stiefel(Manifold):
         return new, self.project(new, both[..., p:] @ back)
 
     def project(self, x: Array, u: Array) -> Array:
-        """Less the part that stretches or shears the columns."""
+        """``u`` less the part that stretches or shears the columns."""
         inner = _turned(x) @ u
         return u - x @ (inner + _turned(inner)) / 2
 
     def random(self, key: Key, shape: Shape, dtype: Any = jnp.float32) -> Array:
-        """The polar factors of normal matrices."""
+        """Points from the uniform law: the polar factors of normal matrices."""
         return self.nearest(jax.random.normal(key, shape, dtype))
 
     def dimension(self, shape: Shape) -> int:
-        """Entries less the constraints X'X = I, for each point."""
+        """The entries of a point less the constraints X'X = I, times the points."""
         rows, columns = shape[-2:]
         return self.points(shape) * (rows * columns - columns * (columns + 1) // 2)
 
     def nearest(self, x: Array) -> Array:
-        """The polar factor."""
+        """The polar factor of ``x``, the nearest matrix with orthonormal columns."""
         left, _, right = jnp.linalg.svd(x, full_matrices=False)
         return left @ right
 
     def check_shape(self, shape: Shape) -> None:
-        """No more columns than rows."""
+        """Reject points with more columns than rows."""
         super().check_shape(shape)
         if not 1 <= shape[-1] <= shape[-2]:
             raise ValueError(f"{shape[-1]} orthonormal columns need as many rows or more; got the shape {shape}")
@@ -83,14 +83,14 @@ def exponential(m: Array) -> Array:
     small matrices to a library, and mapped over chains every branch of the Pade approximants is computed.
     """
     size = jnp.max(jnp.sum(jnp.abs(m), axis=-1))
-    squarings = jnp.nan_to_num(jnp.clip(jnp.ceil(jnp.log2(size / 0.5)), 0, MOST)).astype(jnp.int32)
+    squarings = jnp.nan_to_num(jnp.clip(jnp.ceil(jnp.log2(size / 0.5)), 0, MOST_SQUARINGS)).astype(jnp.int32)
     m = m * jnp.exp2(-squarings.astype(m.dtype))
     one = jnp.eye(m.shape[-1], dtype=m.dtype)
     result = one + m / 12
     for k in range(11, 0, -1):
         result = one + _product(m, result) / k
     # A fixed number of them, so that the whole can be differentiated backwards.
-    return jax.lax.fori_loop(0, MOST, lambda i, x: jnp.where(i < squarings, _product(x, x), x), result)
+    return jax.lax.fori_loop(0, MOST_SQUARINGS, lambda i, x: jnp.where(i < squarings, _product(x, x), x), result)
 
 
 def _product(a: Array, b: Array) -> Array:

@@ -7,7 +7,6 @@ all and open to every sampler and estimator of the library.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,16 +17,17 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from scirocco.core.checks import positive_array, require_budget, require_count
+from scirocco.core.checks import positive_array, require_budget, require_count, require_flag
 from scirocco.core.types import Key, Params
 from scirocco.gradient.blocks import Block, split
 from scirocco.models import storage
-from scirocco.models.home import Home
+from scirocco.models.fit_location import RESUMER, FitLocation, warn_if_interrupted
 from scirocco.optimise.mode import find_mode
+from scirocco.run.description import RunOptions, StepSettings
 from scirocco.run.trace import Trace
 from scirocco.samplers.base import Sampler
-from scirocco.sampling import GradientResumer, sample
 from scirocco.target import Target
+from scirocco.verbs.sample import GradientParts, GradientResumer, begin
 
 Self = TypeVar("Self", bound="GradientModel")
 LEAST_SECONDS = 0.01  # that a search for a start leaves to the chains
@@ -46,6 +46,7 @@ class GradientModel(BaseEstimator):  # type: ignore[misc]
     max_seconds : time budget of the chains, compiling not counted, nor the search for a start unless a model says so;
         None for none.
     random_state : seed.
+    measure_bias : say how far the sampled law is from the posterior (``trace_.bias``), for about a tenth of the work.
     verbose : show progress.
     """
 
@@ -57,47 +58,54 @@ class GradientModel(BaseEstimator):  # type: ignore[misc]
         for name, least in (("n_draws", 2), ("burn_in", 0), ("thin", 1), ("n_chains", 1)):
             require_count(name, getattr(self, name), least)
         require_budget(self.max_seconds)
+        require_flag("measure_bias", self.measure_bias)
 
     def _sample(
-        self, target: Target, initial: Params | Callable[..., Params], default: Callable[[], Sampler], home: Home, *,
-        blocks: Sequence[Block] = (), batch_size: int | float | None = None, seed: int, estimator: Any = None,
-        collect: Callable[[Params], Any] | None = None, spent: float = 0.0,
+        self, target: Target, initial: Params | Callable[..., Params], default: Callable[[], Sampler],
+        location: FitLocation, *, blocks: Sequence[Block] = (), batch_size: int | float | None = None, seed: int,
+        estimator: Any = None, collect: Callable[[Params], Any] | None = None, spent: float = 0.0,
     ) -> None:  # fmt: skip
         """Run the chains, from their start or from checkpoints; sets ``trace_`` and ``posterior_``.
 
         ``default`` makes the model's own sampler, if none was given: its step size may need a start; ``estimator`` is
         the model's own, ``collect`` as for ``sample``; of the budget so many seconds are ``spent``.
         """
-        seconds = self.max_seconds
-        if spent and seconds is not None:
-            seconds = max(seconds - spent, LEAST_SECONDS)
         rows = self.batch_size if self.batch_size is not None else batch_size
         if isinstance(rows, int | np.integer) and not isinstance(rows, bool):
             rows = min(int(rows), target.size)  # a setting for large data should not break a small subset of it
-        if home.meta is not None:
-            assert home.path is not None
-            start = None if home.begun else initial
-            again = replace(home.again, blocks=tuple(blocks), initial=start, progress=self.verbose, collect=collect)
-            self.trace_: Trace = GradientResumer()(home.path, home.meta, target, None, again)
+        if location.description is not None:
+            assert location.path is not None
+            start = None if location.begun else initial
+            given = replace(location.given, blocks=tuple(blocks), initial=start, collect=collect)
+            self.trace_: Trace = GradientResumer()(location.path, location.description, target, None, given)
         else:
-            self.trace_ = sample(
-                target, default() if self.sampler is None else self.sampler, initial, num_samples=self.n_draws,
-                burn_in=self.burn_in, thin=self.thin, batch_size=rows, blocks=blocks, collect=collect,
-                estimator=estimator if self.estimator is None else self.estimator,
-                chains=self.n_chains, seed=seed, progress=self.verbose, path=home.path, max_seconds=seconds,
-                facts=home.facts(self),
+            seconds = self.max_seconds
+            if spent and seconds is not None:
+                seconds = max(seconds - spent, LEAST_SECONDS)
+            own = self._given_sampler()
+            parts = GradientParts(
+                default() if own is None else own,
+                estimator if self.estimator is None else self.estimator, None, tuple(blocks), initial, collect,
+            )  # fmt: skip
+            settings = StepSettings(seed, self.n_chains, self.n_draws, self.burn_in, self.thin, self.n_chains, rows)
+            options = RunOptions(max_seconds=seconds, progress=bool(self.verbose), report=self.measure_bias)
+            self.trace_ = begin(
+                target, parts, settings, options, location.path, resumer=RESUMER, model=location.model(self)
             )  # fmt: skip
         if not self.trace_.count:
             raise ValueError(
                 f"the run ended before its first draw, in its burn-in of {self.burn_in} steps ({self.trace_.stopped}): "
                 "give it more time or a shorter burn_in"
-                + ("" if home.path is None else f"; scirocco.resume({str(home.path)!r}, ...) goes on with it")
+                + ("" if location.path is None else f"; scirocco.resume({str(location.path)!r}, ...) goes on with it")
             )
         self.posterior_ = self.trace_.posterior
         if self.trace_.bias is not None and self._bias_note:
             self.trace_.bias = replace(self.trace_.bias, note=self._bias_note)
-        if self.trace_.stopped and self.trace_.stopped.startswith("interrupted"):
-            warnings.warn(f"the run ended early: {self.trace_.stopped}", stacklevel=4)
+        warn_if_interrupted(self.trace_)
+
+    def _given_sampler(self) -> Any:
+        """The sampler that was given; None for the model's own."""
+        return self.sampler
 
     def _optimised(
         self, target: Target, initial: Callable[[Key], Params], blocks: Sequence[Block], seed: int
@@ -154,7 +162,7 @@ class GradientModel(BaseEstimator):  # type: ignore[misc]
     def _restore(self, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         import xarray as xr
 
-        draws = {name.removeprefix("draws/"): a for name, a in arrays.items() if name.startswith("draws/")}
+        draws = {name.removeprefix("draws/"): arrays[name] for name in arrays if name.startswith("draws/")}
         if not draws:
             raise ValueError("it has no draws")
         self.posterior_ = xr.Dataset(

@@ -31,7 +31,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import gen_batches
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from scirocco.core.checks import require_count
 from scirocco.core.program import Given
@@ -39,8 +39,9 @@ from scirocco.core.types import Array, Params
 from scirocco.estimators import ControlVariate
 from scirocco.manifolds import Stiefel
 from scirocco.models.base import GradientModel, require_positive_setting
-from scirocco.models.home import Home
-from scirocco.samplers import GeodesicSGHMC
+from scirocco.models.fit_location import FitLocation
+from scirocco.models.inputs import check_array, validate_data
+from scirocco.samplers import SGGMC
 from scirocco.target import Target
 
 COORDINATES = ("loadings", "log_scales", "log_noise", "mean")  # of the chain
@@ -60,7 +61,8 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
     n_components : k, columns of the loadings, fewer than columns of ``X``.
     prior_scale : r, sd of the normal priors of the logarithms of scales and noise.
     mean_scale : q, sd of the prior of the mean around the column means, in sds of the data.
-    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, verbose : the run; see
+    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose :
+        the run; see
         ``scirocco.models.base.GradientModel``. Samplers must be able to move on manifolds.
 
     Attributes
@@ -82,7 +84,7 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
     What stays definite is ``subspace_`` with ``subspace_angles``, ``get_covariance``, ``score`` and
     ``noise_variance_``. Such columns need large minibatches, at worst all rows: the default takes them.
 
-    All columns share one noise: scale them beforehand if their units differ. Constant columns are kept, with a warning.
+    All columns share one noise: scale them beforehand if their units differ. Constant columns stay, with a warning.
 
     >>> import numpy as np, scirocco as sc
     >>> from scirocco.models.bayesian_pca import BayesianPCA
@@ -100,6 +102,7 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
         self, n_components: int = 2, *, prior_scale: float = 2.0, mean_scale: float = 10.0, sampler: Any = None,
         estimator: Any = None, batch_size: int | float | None = None, n_draws: int = 500, burn_in: int = 500,
         thin: int = 8, n_chains: int = 4, max_seconds: float | None = None, random_state: Any = None,
+        measure_bias: bool = True,
         verbose: bool = False,
     ) -> None:  # fmt: skip
         self.n_components = n_components
@@ -114,6 +117,7 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
         self.n_chains = n_chains
         self.max_seconds = max_seconds
         self.random_state = random_state
+        self.measure_bias = measure_bias
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, *, path: str | Path | None = None) -> BayesianPCA:
@@ -121,9 +125,9 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
 
         With a ``path`` draws and checkpoints go to that folder, for ``scirocco.resume(path, X)``.
         """
-        return self._fit(X, y, Home.of(path))
+        return self._fit(X, y, FitLocation.of(path))
 
-    def _fit(self, X: Any, y: Any, home: Home) -> BayesianPCA:
+    def _fit(self, X: Any, y: Any, location: FitLocation) -> BayesianPCA:
         del y
         self._check_run()
         require_count("n_components", self.n_components)
@@ -139,7 +143,7 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
         start = self._initial(unit)
         sampler, rows = self._default_run(start, len(X))
         self._sample(
-            self.target(unit), start, lambda: sampler, home, batch_size=rows, seed=home.seed(self.random_state),
+            self.target(unit), start, lambda: sampler, location, batch_size=rows, seed=location.seed(self.random_state),
             estimator=ControlVariate(centre=start),
         )  # fmt: skip
         self._settle(start, centre, scale)
@@ -171,7 +175,7 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
         }
         return {name: jnp.asarray(value, jnp.float32) for name, value in start.items()}
 
-    def _default_run(self, start: Params, n: int) -> tuple[GeodesicSGHMC, int]:
+    def _default_run(self, start: Params, n: int) -> tuple[SGGMC, int]:
         """The sampler, with steps in posterior sds by the Fisher information at the start, and rows of a minibatch."""
         scales, noise = (np.exp(np.asarray(start[name], np.float64)) for name in ("log_scales", "log_noise"))
         total, (d, k) = scales**2 + noise**2, start["loadings"].shape
@@ -192,7 +196,7 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
         # square of the distance to the start, which columns go that turn into each other.
         far = d + np.max(np.minimum(turns, 1.0) / columns[:-1], initial=0.0) ** 2
         rows = n * STEP / 2 * slow * fast * far / HEAT
-        return GeodesicSGHMC(steps, friction), int(min(n, max(BATCH, rows)))
+        return SGGMC(steps, friction=friction), int(min(n, max(BATCH, rows)))
 
     def _settle(self, start: Params, centre: np.ndarray, scale: float) -> None:
         """Draws in the units of the data, columns in one order and with one sign, and what is known from them."""
@@ -276,7 +280,7 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
         return total - np.log(count)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """The mean log predictive density."""
+        """The mean over rows of ``score_samples``, the log posterior predictive density."""
         del y
         return float(np.mean(self.score_samples(X)))
 
@@ -326,7 +330,7 @@ def _parameters(xp: Any, params: Params) -> tuple[Any, Any, Any, Any]:
 
 
 def _blocks(X: np.ndarray, centre: Any = 0.0) -> Iterator[np.ndarray]:
-    """Rows in float64, some at a time."""
+    """The rows in float64, some of them at a time."""
     for rows in gen_batches(len(X), max(1, BLOCK // X.shape[1])):
         yield X[rows] - np.asarray(centre, np.float64)
 

@@ -18,13 +18,14 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 from sklearn.base import DensityMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from scirocco.core.checks import require_count
 from scirocco.core.program import Given
 from scirocco.core.types import Array, Params
 from scirocco.models.base import GradientModel, require_positive_setting
-from scirocco.models.home import Home
+from scirocco.models.fit_location import FitLocation
+from scirocco.models.inputs import validate_data
 from scirocco.samplers import UnderdampedLangevin
 from scirocco.target import Target
 
@@ -40,7 +41,8 @@ class GaussianMixture(DensityMixin, GradientModel):  # type: ignore[misc]
     concentration : alpha of the Dirichlet prior of the weights.
     prior_scale : r, sd of the means' prior in sds of the data.
     precision_shape, precision_rate : of the Gamma prior of the precisions, in units of the data's.
-    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, verbose : the run; see
+    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose :
+        the run; see
         ``scirocco.models.base.GradientModel``.
 
     Attributes
@@ -63,7 +65,8 @@ class GaussianMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         self, n_components: int = 2, *, concentration: float = 1.0, prior_scale: float = 3.0,
         precision_shape: float = 1.0, precision_rate: float = 0.01, sampler: Any = None, estimator: Any = None,
         batch_size: int | float | None = None, n_draws: int = 500, burn_in: int = 500, thin: int = 4,
-        n_chains: int = 4, max_seconds: float | None = None, random_state: Any = None, verbose: bool = False,
+        n_chains: int = 4, max_seconds: float | None = None, random_state: Any = None, measure_bias: bool = True,
+        verbose: bool = False,
     ) -> None:  # fmt: skip
         self.n_components = n_components
         self.concentration = concentration
@@ -79,6 +82,7 @@ class GaussianMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         self.n_chains = n_chains
         self.max_seconds = max_seconds
         self.random_state = random_state
+        self.measure_bias = measure_bias
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, *, path: str | Path | None = None) -> GaussianMixture:
@@ -86,9 +90,9 @@ class GaussianMixture(DensityMixin, GradientModel):  # type: ignore[misc]
 
         With a ``path`` draws and checkpoints go to that folder, for ``scirocco.resume(path, X)``.
         """
-        return self._fit(X, y, Home.of(path))
+        return self._fit(X, y, FitLocation.of(path))
 
-    def _fit(self, X: Any, y: Any, home: Home) -> GaussianMixture:
+    def _fit(self, X: Any, y: Any, location: FitLocation) -> GaussianMixture:
         del y
         self._check_run()
         require_count("n_components", self.n_components)
@@ -101,10 +105,14 @@ class GaussianMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         constant = np.flatnonzero(spread == 0)
         if constant.size:
             raise ValueError(f"columns {constant[:10].tolist()} of X are constant: a normal law cannot fit them")
-        seed = home.seed(self.random_state)
+        seed = location.seed(self.random_state)
         unit = ((X - centre) / spread).astype(np.float32)
         self._sample(
-            self.target(unit), self._initial(unit, seed), lambda: UnderdampedLangevin(step_size="auto"), home, seed=seed
+            self.target(unit),
+            self._initial(unit, seed),
+            lambda: UnderdampedLangevin(step_size="auto"),
+            location,
+            seed=seed,
         )
         self._settle(centre, spread)
         return self
@@ -185,7 +193,7 @@ class GaussianMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         return np.concatenate(pieces)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """The mean log predictive density."""
+        """The mean over rows of ``score_samples``, the log posterior predictive density."""
         del y
         return float(np.mean(self.score_samples(X)))
 

@@ -17,18 +17,19 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from scirocco.core.checks import require_choice
 from scirocco.core.program import Given
 from scirocco.core.types import Array, Params
 from scirocco.models.base import GradientModel, require_positive_setting
-from scirocco.models.home import Home
+from scirocco.models.fit_location import FitLocation
+from scirocco.models.inputs import validate_data
 from scirocco.samplers import UnderdampedLangevin
 from scirocco.target import Target
 
 PRIORS = ("gaussian", "laplace")
-MOST = 2**24  # logits at a time: predictions of many draws for many rows come in pieces
+MOST_LOGITS = 2**24  # at a time: predictions of many draws for many rows come in pieces
 
 
 class LogisticRegression(ClassifierMixin, GradientModel):  # type: ignore[misc]
@@ -40,7 +41,8 @@ class LogisticRegression(ClassifierMixin, GradientModel):  # type: ignore[misc]
     prior_scale : its scale s, the sd of the Gaussian or the b of the Laplace law.
     fit_intercept : whether there is an intercept.
     intercept_scale : sd t of its Gaussian prior.
-    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, verbose : the run; see
+    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose :
+        the run; see
         ``scirocco.models.base.GradientModel``.
 
     Attributes
@@ -50,7 +52,7 @@ class LogisticRegression(ClassifierMixin, GradientModel):  # type: ignore[misc]
     posterior_ : draws of ``coef`` and ``intercept``, an ``xarray.Dataset`` (chain, draw, ...).
     trace_ : the run, with its summary, tuning and bias report.
 
-    Constant columns are kept: their weights follow the prior (shared with the intercept), and a warning says so.
+    Constant columns stay: their weights follow the prior (shared with the intercept), and a warning says so.
     Separable classes need no treatment: the prior keeps the posterior proper, and the draws show how far it reaches.
 
     >>> import numpy as np, scirocco as sc
@@ -66,7 +68,8 @@ class LogisticRegression(ClassifierMixin, GradientModel):  # type: ignore[misc]
         self, *, prior: str = "gaussian", prior_scale: float = 1.0, fit_intercept: bool = True,
         intercept_scale: float = 10.0, sampler: Any = None, estimator: Any = None,
         batch_size: int | float | None = None, n_draws: int = 500, burn_in: int = 200, thin: int = 4,
-        n_chains: int = 4, max_seconds: float | None = None, random_state: Any = None, verbose: bool = False,
+        n_chains: int = 4, max_seconds: float | None = None, random_state: Any = None, measure_bias: bool = True,
+        verbose: bool = False,
     ) -> None:  # fmt: skip
         self.prior = prior
         self.prior_scale = prior_scale
@@ -81,6 +84,7 @@ class LogisticRegression(ClassifierMixin, GradientModel):  # type: ignore[misc]
         self.n_chains = n_chains
         self.max_seconds = max_seconds
         self.random_state = random_state
+        self.measure_bias = measure_bias
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any, *, path: str | Path | None = None) -> LogisticRegression:
@@ -88,9 +92,9 @@ class LogisticRegression(ClassifierMixin, GradientModel):  # type: ignore[misc]
 
         With a ``path`` draws and checkpoints go to that folder, for ``scirocco.resume(path, X, y)``.
         """
-        return self._fit(X, y, Home.of(path))
+        return self._fit(X, y, FitLocation.of(path))
 
-    def _fit(self, X: Any, y: Any, home: Home) -> LogisticRegression:
+    def _fit(self, X: Any, y: Any, location: FitLocation) -> LogisticRegression:
         self._check_run()
         require_choice("prior", self.prior, PRIORS)
         require_positive_setting("prior_scale", self.prior_scale)
@@ -106,8 +110,8 @@ class LogisticRegression(ClassifierMixin, GradientModel):  # type: ignore[misc]
                 f"columns {constant[:10].tolist()} of X are constant: their weights follow the prior", stacklevel=2
             )
         self._sample(
-            self.target(X, codes), self._initial(X.shape[1]), lambda: UnderdampedLangevin(step_size="auto"), home,
-            seed=home.seed(self.random_state),
+            self.target(X, codes), self._initial(X.shape[1]), lambda: UnderdampedLangevin(step_size="auto"), location,
+            seed=location.seed(self.random_state),
         )  # fmt: skip
         self._settle()
         return self
@@ -138,7 +142,7 @@ class LogisticRegression(ClassifierMixin, GradientModel):  # type: ignore[misc]
         coef = self._draws("coef").astype(np.float64)
         coef = coef[:, None] if coef.ndim == 2 else coef  # (draw, class or 1, feature)
         shift = self._draws("intercept").astype(np.float64).reshape(len(coef), -1) if self.fit_intercept else 0.0
-        pieces = max(1, coef[..., 0].size * len(X) // MOST + 1)
+        pieces = max(1, coef[..., 0].size * len(X) // MOST_LOGITS + 1)
         return np.concatenate([self._probabilities(part, coef, shift) for part in np.array_split(X, pieces)])
 
     def _probabilities(self, X: np.ndarray, coef: np.ndarray, shift: Any) -> np.ndarray:

@@ -20,15 +20,16 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import sparse
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from scirocco.core.checks import require_count
+from scirocco.core.checks import real_array, require_count
 from scirocco.core.program import Given
 from scirocco.core.types import Array, Key, Params
 from scirocco.gradient.blocks import Block
 from scirocco.models import precisions
 from scirocco.models.base import GradientModel, require_positive_setting
-from scirocco.models.home import Home
+from scirocco.models.fit_location import FitLocation
+from scirocco.models.inputs import check_array, require_numbers
 from scirocco.samplers import SGNHT
 from scirocco.target import Target
 
@@ -48,9 +49,10 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
     n_factors : length of the factors.
     noise_precision : tau, the precision of a rating; learnt if None.
     precision_shape, precision_rate : of the Gamma law of the four precisions.
-    rating_range : (least, greatest) possible rating; others are an error, and predictions are kept inside; or None.
+    rating_range : (least, greatest) possible rating; others are an error, and predictions stay inside; or None.
     n_users, n_items : how many there are; by default one more than the largest number in the data.
-    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, verbose : the run; see
+    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose :
+        the run; see
         ``scirocco.models.base.GradientModel``.
 
     Attributes
@@ -83,7 +85,8 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
         precision_rate: float = 300.0, rating_range: tuple[float, float] | None = None, n_users: int | None = None,
         n_items: int | None = None, sampler: Any = None, estimator: Any = None, batch_size: int | float | None = None,
         n_draws: int = 100, burn_in: int = 5000, thin: int = 50, n_chains: int = 1,
-        max_seconds: float | None = None, random_state: Any = None, verbose: bool = False,
+        max_seconds: float | None = None, random_state: Any = None, measure_bias: bool = True,
+        verbose: bool = False,
     ) -> None:  # fmt: skip
         self.n_factors = n_factors
         self.noise_precision = noise_precision
@@ -101,6 +104,7 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
         self.n_chains = n_chains
         self.max_seconds = max_seconds
         self.random_state = random_state
+        self.measure_bias = measure_bias
         self.verbose = verbose
 
     # Fitting.
@@ -110,9 +114,9 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
 
         With a ``path`` draws and checkpoints go to that folder, for ``scirocco.resume(path, X, y)``.
         """
-        return self._fit(X, y, Home.of(path))
+        return self._fit(X, y, FitLocation.of(path))
 
-    def _fit(self, X: Any, y: Any, home: Home) -> MatrixFactorization:
+    def _fit(self, X: Any, y: Any, location: FitLocation) -> MatrixFactorization:
         self._check_run()
         require_count("n_factors", self.n_factors)
         for name in ("noise_precision", "precision_shape", "precision_rate"):
@@ -125,20 +129,21 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
         self.seen_users_ = np.isin(np.arange(self.n_users_), pairs[:, 0])
         self.seen_items_ = np.isin(np.arange(self.n_items_), pairs[:, 1])
         target = self.target(pairs, ratings)
-        blocks, seed = [self.precision_block()], home.seed(self.random_state)
+        blocks, seed = [self.precision_block()], location.seed(self.random_state)
         start = self._optimised(target, self.initial, blocks, seed)
 
         def thermostat() -> SGNHT:
             h = self._thermostat_step(target, start, LEARNING_RATE, seed)
             return SGNHT(step_size=h, diffusion=INJECTED / h)
 
-        self._sample(target, start, thermostat, home, blocks=blocks, seed=seed, batch_size=min(BATCH, target.size))
+        self._sample(target, start, thermostat, location, blocks=blocks, seed=seed, batch_size=min(BATCH, target.size))
         return self
 
     def _ratings(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         if sparse.issparse(X):
             if y is not None:
                 raise ValueError("y must be None when X is a sparse matrix of ratings")
+            require_numbers("X", X)
             matrix: Any = cast(Any, X).tocoo()
             pairs, ratings = np.stack([matrix.row, matrix.col], axis=1), np.asarray(matrix.data, np.float32)
             if not ratings.size:
@@ -174,7 +179,7 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
 
     @staticmethod
     def _pairs(X: Any) -> np.ndarray:
-        """Pairs of whole numbers, none negative."""
+        """Pairs (user, item) as checked whole numbers, none negative."""
         values = check_array(X, dtype=np.float64, input_name="X")
         if values.shape[1] != 2:
             raise ValueError(f"X must have two columns, user and item; got {values.shape[1]}")
@@ -202,7 +207,7 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
         return Target(prior, Given(_log_likelihood, fixed), (pairs, ratings - np.float32(self.mean_)), batched=True)
 
     def initial(self, key: Key) -> Params:
-        """Small random factors, no biases, precisions of 1."""
+        """The start of a chain: small random factors, no biases, precisions of 1."""
         users, items = jax.random.split(key)
         small = 0.1
         start = {
@@ -215,7 +220,7 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
         return start if self.noise_precision is not None else start | {"log_noise_precision": jnp.zeros(())}
 
     def precision_block(self) -> Block:
-        """Draws the precisions given factors and biases."""
+        """The block that draws the precisions given factors and biases, for ``sample(blocks=)``."""
         return precisions.gibbs(WEIGHTS, float(self.precision_shape), float(self.precision_rate))
 
     # Using.
@@ -266,7 +271,7 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
 
     def rmse(self, X: Any, y: Any) -> float:
         """The root mean squared error of ``predict``."""
-        return float(np.sqrt(np.mean((np.asarray(y, np.float64) - self.predict(X)) ** 2)))
+        return float(np.sqrt(np.mean((real_array("y", y) - self.predict(X)) ** 2)))
 
 
 def _log_prior(shape: float, rate: float, params: Params) -> Array:

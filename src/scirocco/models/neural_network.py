@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from scirocco.core.checks import require_choice, require_count
 from scirocco.core.program import Given
@@ -27,7 +27,8 @@ from scirocco.core.types import Array, Key, Params
 from scirocco.gradient.blocks import Block
 from scirocco.models import precisions
 from scirocco.models.base import GradientModel, require_positive_setting
-from scirocco.models.home import Home
+from scirocco.models.fit_location import FitLocation
+from scirocco.models.inputs import validate_data
 from scirocco.samplers import SGNHT
 from scirocco.target import Target
 
@@ -39,7 +40,7 @@ PIECE = 4096  # rows at a time when predicting
 
 
 class _Network(GradientModel):
-    """What classification and regression share."""
+    """The network and its priors, which classification and regression share."""
 
     _arrays: ClassVar[tuple[str, ...]] = ("input_mean_", "input_scale_")
     _bias_note: ClassVar[str] = (
@@ -51,7 +52,8 @@ class _Network(GradientModel):
         self, hidden: int = 100, *, activation: str = "tanh", precision_shape: float = 1.0, precision_rate: float = 1.0,
         standardize: bool = True, sampler: Any = None, estimator: Any = None, batch_size: int | float | None = None,
         n_draws: int = 100, burn_in: int = 5000, thin: int = 50, n_chains: int = 1,
-        max_seconds: float | None = None, random_state: Any = None, verbose: bool = False,
+        max_seconds: float | None = None, random_state: Any = None, measure_bias: bool = True,
+        verbose: bool = False,
     ) -> None:  # fmt: skip
         self.hidden = hidden
         self.activation = activation
@@ -67,6 +69,7 @@ class _Network(GradientModel):
         self.n_chains = n_chains
         self.max_seconds = max_seconds
         self.random_state = random_state
+        self.measure_bias = measure_bias
         self.verbose = verbose
 
     def _check(self) -> None:
@@ -86,15 +89,15 @@ class _Network(GradientModel):
     def _inputs(self, X: np.ndarray) -> np.ndarray:
         return ((X - self.input_mean_) / self.input_scale_).astype(np.float32)
 
-    def _run(self, target: Target, features: int, outputs: int, home: Home) -> None:
-        blocks, seed = [self.precision_block()], home.seed(self.random_state)
+    def _run(self, target: Target, features: int, outputs: int, location: FitLocation) -> None:
+        blocks, seed = [self.precision_block()], location.seed(self.random_state)
         start = self._optimised(target, lambda key: self.initial(key, features, outputs), blocks, seed)
 
         def thermostat() -> SGNHT:
             h = self._thermostat_step(target, start, LEARNING_RATE, seed)
             return SGNHT(step_size=h, diffusion=INJECTED / h)
 
-        self._sample(target, start, thermostat, home, blocks=blocks, seed=seed, batch_size=min(BATCH, target.size))
+        self._sample(target, start, thermostat, location, blocks=blocks, seed=seed, batch_size=min(BATCH, target.size))
 
     def initial(self, key: Key, features: int, outputs: int) -> Params:
         """Random weights of the size that keeps activations of order 1; precisions of 1."""
@@ -112,7 +115,7 @@ class _Network(GradientModel):
         return {}
 
     def forward(self, params: Params, X: Any) -> Array:
-        """F(x) for rows X."""
+        """The outputs of the network f(x) for rows X."""
         return _forward(self.activation, params, X)
 
     def _target(self, log_likelihood: Callable[..., Array], X: np.ndarray, y: np.ndarray) -> Target:
@@ -124,7 +127,7 @@ class _Network(GradientModel):
         return precisions.gibbs(LAYERS, float(self.precision_shape), float(self.precision_rate))
 
     def _outputs(self, X: Any) -> Any:
-        """F(x) of every draw, piece by piece: (rows, draws, outputs)."""
+        """The outputs f(x) of every draw, piece by piece: (rows, draws, outputs)."""
         check_is_fitted(self)
         X = self._inputs(validate_data(self, X, dtype=np.float64, reset=False))
         draws = {name: jnp.asarray(self._draws(name)) for name in LAYERS}
@@ -145,7 +148,8 @@ class NeuralNetworkClassifier(ClassifierMixin, _Network):  # type: ignore[misc]
     activation : s, one of "tanh", "relu", "sigmoid" or "softmax".
     precision_shape, precision_rate : of the Gamma law of the precisions.
     standardize : scale the columns of X to mean 0 and sd 1 first; constant columns become 0.
-    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, verbose : the run; see
+    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose :
+        the run; see
         ``scirocco.models.base.GradientModel``.
 
     Attributes
@@ -170,16 +174,16 @@ class NeuralNetworkClassifier(ClassifierMixin, _Network):  # type: ignore[misc]
 
         With a ``path`` draws and checkpoints go to that folder, for ``scirocco.resume(path, X, y)``.
         """
-        return self._fit(X, y, Home.of(path))
+        return self._fit(X, y, FitLocation.of(path))
 
-    def _fit(self, X: Any, y: Any, home: Home) -> NeuralNetworkClassifier:
+    def _fit(self, X: Any, y: Any, location: FitLocation) -> NeuralNetworkClassifier:
         self._check()
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"y must have at least two classes; got 1 class, {self.classes_[0]!r}")
-        self._run(self.target(self._fit_inputs(X), codes), X.shape[1], len(self.classes_), home)
+        self._run(self.target(self._fit_inputs(X), codes), X.shape[1], len(self.classes_), location)
         return self
 
     def target(self, X: np.ndarray, codes: np.ndarray) -> Target:
@@ -218,15 +222,15 @@ class NeuralNetworkRegressor(RegressorMixin, _Network):  # type: ignore[misc]
 
         With a ``path`` draws and checkpoints go to that folder, for ``scirocco.resume(path, X, y)``.
         """
-        return self._fit(X, y, Home.of(path))
+        return self._fit(X, y, FitLocation.of(path))
 
-    def _fit(self, X: Any, y: Any, home: Home) -> NeuralNetworkRegressor:
+    def _fit(self, X: Any, y: Any, location: FitLocation) -> NeuralNetworkRegressor:
         self._check()
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         self.output_mean_ = float(np.mean(y))
         self.output_scale_ = float(np.std(y)) or 1.0
         scaled = ((y - self.output_mean_) / self.output_scale_).astype(np.float32)
-        self._run(self.target(self._fit_inputs(X), scaled), X.shape[1], 1, home)
+        self._run(self.target(self._fit_inputs(X), scaled), X.shape[1], 1, location)
         return self
 
     def _more(self) -> Params:

@@ -6,19 +6,23 @@ from pathlib import Path
 from typing import Any
 
 from scirocco import models
-from scirocco.models.home import Home
+from scirocco.models.fit_location import FitLocation
 from scirocco.run.describe import rebuild
-from scirocco.run.resume import Again, Resumer
+from scirocco.run.description import Description
+from scirocco.run.resume import GivenParts, Resumer
 
 
 class ModelResumer(Resumer):
     """Goes on with the fit of a model."""
 
-    def __call__(self, path: Path, meta: dict[str, Any], X: Any, y: Any, again: Again) -> Any:
+    kind = "a model"
+
+    def __call__(self, path: Path, description: Description, X: Any, y: Any, given: GivenParts) -> Any:
         """The model with its settings, fitted to the end."""
-        again.refuse("a model", "sampler", "estimator", "batching", "blocks", "collect", "initial", "threads")
-        name = meta["model"]
-        if name not in models.__all__:
+        given.refuse(self.kind, "sampler", "estimator", "batching", "blocks", "collect", "initial")
+        model = description.model
+        if model is None or model.name not in models.__all__:
+            name = None if model is None else model.name
             raise ValueError(f"the run in {path} is of a model {name!r} that this version of scirocco does not have")
-        settings = {key: rebuild(value) for key, value in meta["model_settings"].items()}
-        return getattr(models, name)(**settings)._fit(X, y, Home(path, meta, again))
+        settings = {key: rebuild(value) for key, value in model.settings.items()}
+        return getattr(models, model.name)(**settings)._fit(X, y, FitLocation(path, description))

@@ -33,9 +33,9 @@ from scipy.optimize import linear_sum_assignment
 from scipy.sparse import coo_array
 from scipy.special import logsumexp, softmax
 from sklearn.base import DensityMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from scirocco.core.checks import real_array, require_choice, require_count
+from scirocco.core.checks import real_array, require_count
 from scirocco.core.interrupt import poll
 from scirocco.core.program import Given
 from scirocco.core.seeds import Purpose, generator
@@ -45,8 +45,9 @@ from scirocco.directional.bessel import ratio_and_slope
 from scirocco.estimators import ControlVariate
 from scirocco.manifolds import Sphere
 from scirocco.models.base import GradientModel, require_positive_setting
-from scirocco.models.home import Home
-from scirocco.samplers import GeodesicSGHMC
+from scirocco.models.fit_location import FitLocation
+from scirocco.models.inputs import validate_data
+from scirocco.samplers import SGGMC
 from scirocco.samplers.base import Sampler
 from scirocco.target import Target
 
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from scirocco.partitions import CredibleBall, PointPartition
+    from scirocco.partitions.draws import PartitionDraws
 
 TOLERANCE = 1e-3  # of a row's length
 FLOOR = 1e-6  # of 1/kappa
@@ -82,7 +84,8 @@ class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         their logarithm.
     prior_mean, prior_concentration : m and kappa_0 of a vMF prior of the means; uniform by default.
     normalize : divide rows by their lengths; otherwise they must have length 1 to within 0.001.
-    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, verbose : the run; see
+    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose :
+        the run; see
         ``scirocco.models.base.GradientModel``. By default SGGMC with control variates around the mode.
 
     Attributes
@@ -110,7 +113,8 @@ class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         kappa_spread: float = 2.0, prior_mean: Any = None, prior_concentration: float = 0.0, normalize: bool = False,
         sampler: Any = None, estimator: Any = None, batch_size: int | float | None = None, n_draws: int = 250,
         burn_in: int = 300, thin: int = 5, n_chains: int = 4, max_seconds: float | None = None,
-        random_state: Any = None, verbose: bool = False,
+        random_state: Any = None, measure_bias: bool = True,
+        verbose: bool = False,
     ) -> None:  # fmt: skip
         self.n_components = n_components
         self.alpha = alpha
@@ -128,6 +132,7 @@ class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         self.n_chains = n_chains
         self.max_seconds = max_seconds
         self.random_state = random_state
+        self.measure_bias = measure_bias
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, *, path: str | Path | None = None) -> VonMisesFisherMixture:
@@ -135,9 +140,9 @@ class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
 
         With a ``path`` draws and checkpoints go to that folder, for ``scirocco.resume(path, X)``.
         """
-        return self._fit(X, y, Home.of(path))
+        return self._fit(X, y, FitLocation.of(path))
 
-    def _fit(self, X: Any, y: Any, home: Home) -> VonMisesFisherMixture:
+    def _fit(self, X: Any, y: Any, location: FitLocation) -> VonMisesFisherMixture:
         del y
         self._check_run()
         require_count("n_components", self.n_components)
@@ -146,19 +151,19 @@ class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         prior = self._prior(X.shape[1])
         if len(X) < self.n_components:
             raise ValueError(f"n_components is {self.n_components}, but X has n_samples = {len(X)}")
-        seed = home.seed(self.random_state)
-        start = None if home.begun else _mode(X, self.n_components, prior, generator(seed, Purpose.MIXTURE_SEARCH))
-        self._run(self.target(X), start, prior, home, seed)
+        seed = location.seed(self.random_state)
+        start = None if location.begun else _mode(X, self.n_components, prior, generator(seed, Purpose.MIXTURE_SEARCH))
+        self._run(self.target(X), start, prior, location, seed)
         self._settle()
         return self
 
-    def _run(self, target: Target, start: Mixture | None, prior: Prior, home: Home, seed: int) -> None:
+    def _run(self, target: Target, start: Mixture | None, prior: Prior, location: FitLocation, seed: int) -> None:
         """The chains, with control variates around the mode if nothing else was asked for."""
         if start is None:  # a run that goes on knows all this
-            return self._sample(target, {}, lambda: GeodesicSGHMC("auto"), home, seed=seed)
+            return self._sample(target, {}, lambda: SGGMC("auto"), location, seed=seed)
         free = self.sampler is None and self.estimator is None
         self._sample(
-            target, start.params, lambda: _scaled_sampler(start, prior, target.size), home, batch_size=BATCH,
+            target, start.params, lambda: _scaled_sampler(start, prior, target.size), location, batch_size=BATCH,
             estimator=ControlVariate(centre=start.params) if free else None, seed=seed,
         )  # fmt: skip
 
@@ -263,14 +268,14 @@ class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
 
     # Partitions.
 
-    def sample_labels(self, X: Any, *, most: int = DRAWS) -> np.ndarray:
-        """Draws of the components of rows, (draw, row), one for each of at most ``most`` draws of the parameters.
+    def sample_labels(self, X: Any, *, max_draws: int = DRAWS) -> np.ndarray:
+        """Draws of the components of rows, (draw, row), one for each of at most ``max_draws`` draws of the parameters.
 
         What ``scirocco.partitions`` takes; the methods below do so.
         """
-        require_count("most", most)
+        require_count("max_draws", max_draws)
         rng, found = generator(self._fixed_seed(), Purpose.MIXTURE_SAMPLE), []
-        for piece in self._log_densities(X, most):
+        for piece in self._log_densities(X, max_draws):
             reached = np.cumsum(softmax(piece, axis=2), axis=2)
             found.append(np.sum(reached[..., :-1] < rng.random(reached.shape[:2])[..., None], axis=2, dtype=np.int32))
         return np.concatenate(found).T
@@ -280,51 +285,34 @@ class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
 
         Of more than 10,000 rows a sample is searched, and the others join the cluster that theirs in the draws lie in.
         """
-        from scirocco.models.dp_mixture.results import SEARCHED_ROWS, Results
-        from scirocco.partitions import PointPartition, point_partition
-
-        require_choice("loss", loss, ("vi", "binder"))
-        labels, seed = self.sample_labels(X), self._fixed_seed()
-        some = generator(seed, Purpose.MIXTURE_SAMPLE, 1).permutation(labels.shape[1])[:SEARCHED_ROWS]
-        if len(some) == labels.shape[1]:
-            return point_partition(labels, loss=loss, n_starts=n_starts, seed=seed)
-        found = point_partition(labels[:, some], loss=loss, n_starts=n_starts, seed=seed)
-        every = Results._joined(labels, some, found.labels).argmax(axis=1)
-        every[some] = found.labels
-        return PointPartition(every, found.expected_loss, loss, found.starts)
+        return self._partitions(X).point(loss=loss, n_starts=n_starts)
 
     def credible_ball(self, X: Any, partition: Any, *, level: float = 0.95, loss: str = "vi") -> CredibleBall:
         """How far from a partition, such as ``point_partition(X).labels``, draws of it are."""
-        from scirocco.partitions import credible_ball
-
-        return credible_ball(self.sample_labels(X), partition, level=level, loss=loss)
+        return self._partitions(X).ball(partition, level=level, loss=loss)
 
     def co_clustering(self, X: Any) -> np.ndarray:
         """How often pairs of rows are in one component, (row, row): give some rows, since all would be N x N."""
-        from scirocco.partitions import co_clustering
-
-        labels = self.sample_labels(X)
-        return co_clustering(labels, np.arange(labels.shape[1]))
+        return self._partitions(X).co_clustering()
 
     def entropy(self, X: Any) -> np.ndarray:
         """How unsure each row's component is, in bits."""
-        from scipy.special import entr
+        from scirocco.partitions.draws import entropy_in_bits
 
-        return entr(self.predict_proba(X)).sum(axis=1) / np.log(2)
+        return entropy_in_bits(self.predict_proba(X))
 
     def cluster_sizes(self, X: Any, *, level: float = 0.9) -> pd.DataFrame:
         """The posterior of the number of rows in each component: mean and credible interval."""
-        import pandas as pd
+        from scirocco.partitions.draws import size_intervals
 
-        if not 0 < level < 1:
-            raise ValueError(f"level must lie strictly between 0 and 1; got {level!r}")
         labels = self.sample_labels(X)
         sizes = np.array([np.bincount(own, minlength=len(self.weights_)) for own in labels])
-        low, high = np.quantile(sizes, [(1 - level) / 2, (1 + level) / 2], axis=0)
-        return pd.DataFrame(
-            {"mean": sizes.mean(axis=0), "lower": low, "upper": high},
-            index=pd.RangeIndex(sizes.shape[1], name="component"),
-        )
+        return size_intervals(sizes, level, "component")
+
+    def _partitions(self, X: Any) -> PartitionDraws:
+        from scirocco.partitions.draws import PartitionDraws  # with Numba, which nothing else needs here
+
+        return PartitionDraws(self.sample_labels(X), self._fixed_seed(), path=(1,))
 
     def _fixed_seed(self) -> int:
         """Asking twice gives the same answer."""
@@ -484,7 +472,7 @@ def _scaled_sampler(start: Mixture, prior: Prior, rows: int) -> Sampler:
         "means": (sizes * kappas * ratio + prior.dimension)[:, None],  # a uniform direction has entries of 1/d
         "log_kappas": sizes * change**2 * slope + (1 + away) / prior.spread**2,  # where the rows pull it, they hold it
     }
-    return GeodesicSGHMC(
+    return SGGMC(
         {name: np.float32(STEP / np.sqrt(value)) for name, value in precisions.items()},
         friction={name: np.float32(np.sqrt(value)) for name, value in precisions.items()},
     )

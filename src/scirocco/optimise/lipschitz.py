@@ -21,9 +21,12 @@ from scirocco.target import Target, merge
 
 
 def lipschitz_constants(
-    target: Target, centre: Params, *, held: Params = None, iterations: int = 20, floor: float = 0.01, seed: int = 0
+    target: Target, centre: Params, *, held: Params = None, steps: int = 20, floor: float = 0.01, seed: int = 0
 ) -> np.ndarray:
-    """One L_i per example, none below ``floor`` times their mean so that every row can be drawn."""
+    """One L_i per example, by ``steps`` power iterations.
+
+    None is below ``floor`` times their mean, so that every row can be drawn.
+    """
     flat, unravel = ravel_pytree(centre)
     start = generator(seed, Purpose.LIPSCHITZ_START).standard_normal(flat.shape).astype(flat.dtype)
 
@@ -40,7 +43,7 @@ def lipschitz_constants(
             return product / jnp.maximum(length, np.finfo(flat.dtype).tiny), length
 
         unit = start / jnp.linalg.norm(start)
-        return jax.lax.fori_loop(0, iterations, iterate, (unit, jnp.zeros((), flat.dtype)))[1]
+        return jax.lax.fori_loop(0, steps, iterate, (unit, jnp.zeros((), flat.dtype)))[1]
 
     @jax.jit
     def constants(batch: Batch) -> Float[Array, " n"]:

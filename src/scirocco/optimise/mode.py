@@ -17,7 +17,7 @@ from scirocco.core.trees import all_finite
 from scirocco.core.types import Array, Params
 from scirocco.optimise.chart import chart
 from scirocco.optimise.curvature import FULL, curvature
-from scirocco.target import Density, Target, merge
+from scirocco.target import Density, Target, merge, require_target
 
 NEWTON = 20  # steps with a fixed curvature at most
 CLOSE, NEAR = 1e-3, 0.05  # in posterior sds: the wanted distance to the mode, and one that does
@@ -43,6 +43,7 @@ def find_mode(
     steps go along geodesics, and the polish works in normal coordinates; the mode is that of the density on the
     manifold's own measure.
     """
+    require_target(target)
     require_count("batch_size", batch_size)
     if steps is not None:
         require_count("steps", steps)

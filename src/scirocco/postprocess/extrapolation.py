@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scirocco.core.checks import positive_array, require_finite
+from scirocco.core.checks import numbers, positive_array, require_finite
 from scirocco.run.convergence import standard_error
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _estimate(which: str, run: Trace | Any, function: Any, name: str | None) -> 
         if name is not None and name not in names:
             raise ValueError(f"the trace has no variable {name!r}; it has {names}")
         run = found[name or names[0]].values
-    draws = np.asarray(run, np.float64)
+    draws = numbers(f"the draws of {which}", run).astype(np.float64, copy=False)
     require_finite(f"the draws of {which}", draws)
     if function is not None:
         draws = np.asarray(function(draws), np.float64)

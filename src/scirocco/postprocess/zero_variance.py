@@ -19,12 +19,13 @@ quadratic ones have it up to the bias of the sampler; they then estimate somethi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from scirocco.core.checks import real_array, require_count, require_finite
+from scirocco.core.checks import numbers, real_array, require_count, require_finite
 from scirocco.run.convergence import standard_error
 
 PENALTIES = np.concatenate([[0.0], 10.0 ** np.arange(-10.0, 4.0)])  # relative to the mean square of the columns
@@ -78,7 +79,7 @@ def zero_variance(
     """
     _require_degree(degree)
     _require_ridge(ridge)
-    theta, slope, wanted = (np.asarray(a, np.float64) for a in (positions, gradients, values))
+    theta, slope, wanted = _arrays(positions, gradients, values)
     if theta.ndim != 3 or theta.shape != slope.shape or wanted.shape[:2] != theta.shape[:2]:
         raise ValueError(
             "values, positions and gradients must have shapes (chain, draw, ...), (chain, draw, d), (chain, draw, d); "
@@ -111,6 +112,11 @@ def _require_degree(degree: int) -> None:
 def _require_ridge(ridge: float | None) -> None:
     if ridge is not None and real_array("ridge", ridge, least=0.0).ndim:
         raise ValueError(f"ridge must be one number; got {ridge!r}")
+
+
+def _arrays(positions: Any, gradients: Any, values: Any) -> Iterator[np.ndarray]:
+    for name, given in (("positions", positions), ("gradients", gradients), ("values", values)):
+        yield numbers(name, given).astype(np.float64, copy=False)
 
 
 def _require_finite(values: np.ndarray, positions: np.ndarray, gradients: np.ndarray) -> None:
@@ -180,7 +186,7 @@ class StreamingZeroVariance:
 
     def add(self, values: Any, positions: Any, gradients: Any) -> None:
         """Draws of the quantity (draw, ...), of the parameters and of the gradient of U, both (draw, d)."""
-        theta, slope, wanted = (np.asarray(a, np.float64) for a in (positions, gradients, values))
+        theta, slope, wanted = _arrays(positions, gradients, values)
         if theta.ndim != 2 or theta.shape != slope.shape or len(wanted) != len(theta):
             raise ValueError(
                 f"values, positions and gradients must have shapes (draw, ...), (draw, d) and (draw, d); got "

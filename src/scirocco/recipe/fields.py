@@ -17,7 +17,7 @@ Field: TypeAlias = Any
 
 
 def value(field: Field, z: Array) -> Array:
-    """The field at z."""
+    """The value of a field at z: a number, a diagonal or a matrix."""
     return jnp.asarray(field(z) if callable(field) else field, z.dtype)
 
 
@@ -27,12 +27,12 @@ def as_matrix(value: Array, n: int) -> Array:
 
 
 def apply(value: Array, vector: Array) -> Array:
-    """The field times a vector."""
+    """The value of a field times a vector."""
     return jnp.matmul(value, vector) if value.ndim == 2 else value * vector
 
 
 def divergence(field: Callable[[Array], Array], z: Array) -> Array:
-    """sum_j d M_ij / dz_j."""
+    """The divergence of a matrix field M, the vector sum_j d M_ij / dz_j."""
     jacobian: Array = jax.jacfwd(lambda x: value(field, x))(z)
     if jacobian.ndim == 3:
         return jnp.einsum("ijj->i", jacobian)
@@ -71,5 +71,5 @@ def require_covariance(name: str, d: NDArray[np.float64], z: Any, slack: float) 
 
 
 def show(values: Any) -> str:
-    """A point, for messages."""
+    """The coordinates of a point, as text for messages."""
     return "(" + ", ".join(f"{float(v):.4g}" for v in values) + ")"

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from scirocco.core.checks import require_count
+from scirocco.core.checks import numbers, require_count
 from scirocco.core.types import Array
 from scirocco.recipe.fields import (
     Field,
@@ -251,7 +251,7 @@ def _test_points(points: Any, num_points: int, dimension: int, scale: float, see
         require_count("num_points", num_points)
         require_positive("scale", scale)
         return scale * np.random.default_rng(seed).standard_normal((num_points, dimension))
-    given = np.asarray(points, dtype=np.float64)
+    given = numbers("points", points).astype(np.float64, copy=False)
     if given.ndim != 2 or given.shape[1] != dimension or not len(given) or not np.all(np.isfinite(given)):
         raise ValueError(f"points must be finite, of shape (any number, dimension = {dimension}); got {given.shape}")
     return given

@@ -9,7 +9,7 @@ this form. Ma, Chen and Fox (2015).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import NamedTuple
 
 import jax
@@ -19,7 +19,6 @@ from jax.flatten_util import ravel_pytree
 
 from scirocco.core.checks import require_count
 from scirocco.core.types import Array, Gradient, Key, Params, Setting
-from scirocco.manifolds import FLAT, Geometry
 from scirocco.recipe.fields import (
     Field,
     apply,
@@ -44,7 +43,7 @@ class RecipeState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Recipe(Sampler):
+class Recipe(Sampler[RecipeState]):
     """The Euler step of the complete recipe, with stochastic gradients.
 
         z <- z + h [-(D + Q) grad H + T Gamma] + sqrt(2 h T) D^{1/2} xi,    H(z) = U(theta) + E(theta, a)
@@ -69,6 +68,7 @@ class Recipe(Sampler):
     """
 
     step_size: Setting
+    _: KW_ONLY
     diffusion: Field = field(metadata={"constant": True})  # its root is then taken once, not at every step
     curl: Field = field(default=0.0, metadata={"constant": True})
     auxiliary_energy: Callable[[Array, Array], Array] | None = None
@@ -88,9 +88,8 @@ class Recipe(Sampler):
         if self.auxiliary is None and self.auxiliary_energy is not None:
             raise ValueError("auxiliary must be a count or a function when auxiliary_energy is given; got None")
 
-    def check(self, position: Params, geometry: Geometry = FLAT) -> None:
-        """Look at the values of D and Q at ``position``."""
-        del geometry
+    def check(self, position: Params) -> None:
+        """Reject D and Q whose values at ``position`` are not of the right shape and symmetry."""
         self.init(jax.random.key(0), position)
 
     def init(self, key: Key, position: Params) -> RecipeState:
@@ -128,7 +127,7 @@ class Recipe(Sampler):
         return jnp.asarray(at(self.temperature, step), z.dtype) * gamma - force
 
     def step(self, key: Key, state: RecipeState, gradient: Gradient) -> tuple[RecipeState, Info]:
-        """One Euler step."""
+        """One Euler step of parameters and auxiliaries."""
         theta, unravel = ravel_pytree(state.position)
         z = jnp.concatenate([theta, state.auxiliary])
         h, warmth = (jnp.asarray(at(s, state.step), z.dtype) for s in (self.step_size, self.temperature))

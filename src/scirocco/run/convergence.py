@@ -6,11 +6,14 @@ small model takes two.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from scirocco.core.checks import numbers
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -20,10 +23,10 @@ TAILS = 0.05, 0.95
 
 
 def ess(draws: Any, method: str = "bulk") -> Any:
-    """The effective sample size of every coordinate, of an ``xarray.Dataset`` or of an array (chain, draw, ...).
+    """The effective sample size of every coordinate, of an ``xarray.Dataset``, a trace or an array (chain, draw, ...).
 
     For ``method`` "bulk" of the ranks, "tail" the smaller of those of the 5 % and 95 % quantiles, "mean", "median" or
-    "sd" of these.
+    "sd" of these. NaN for fewer than four draws; of draws that are not finite too, with a warning.
     """
     if method not in _ESS:
         raise ValueError(f"method must be one of {list(_ESS)}; got {method!r}")
@@ -31,7 +34,7 @@ def ess(draws: Any, method: str = "bulk") -> Any:
 
 
 def rhat(draws: Any) -> Any:
-    """Rank-normalised split R-hat; a single chain is split in two."""
+    """Rank-normalised split R-hat, of what ``ess`` takes; a single chain is split in two."""
     return _each(draws, _rhat)
 
 
@@ -47,16 +50,43 @@ def standard_error(values: np.ndarray) -> np.ndarray:
 
 def _each(draws: Any, compute: Callable[[np.ndarray], float]) -> Any:
     """A statistic of (chain, draw) arrays for the coordinates of an array, or of every variable of a dataset."""
-    if isinstance(draws, np.ndarray):
-        found = np.full(draws.shape[2:], np.nan)
-        for index in np.ndindex(found.shape):
-            values = draws[(slice(None), slice(None), *index)].astype(np.float64)
-            if values.shape[1] >= LEAST and not np.isnan(values).any():
-                found[index] = compute(values)
-        return found
+    dataset = getattr(draws, "posterior", draws)
+    if not hasattr(dataset, "data_vars"):
+        return _by_coordinate("draws", draws, compute)
     import xarray as xr
 
-    return draws.map(lambda v: xr.DataArray(_each(np.asarray(v.values), compute), dims=v.dims[2:]))
+    def one(name: Any, variable: Any) -> Any:
+        missing = [dim for dim in ("chain", "draw") if dim not in variable.dims]
+        if missing:
+            raise ValueError(f"{name} must have the dimensions chain and draw; got {variable.dims}")
+        ordered = variable.transpose("chain", "draw", ...)
+        return xr.DataArray(_by_coordinate(str(name), ordered.values, compute), dims=ordered.dims[2:])
+
+    return xr.Dataset({name: one(name, variable) for name, variable in dataset.data_vars.items()})
+
+
+def _by_coordinate(name: str, draws: Any, compute: Callable[[np.ndarray], float]) -> np.ndarray:
+    draws = numbers(name, draws)
+    if draws.ndim < 2:
+        raise ValueError(
+            f"{name} must have the shape (chain, draw, ...); got {draws.shape}: one chain of n draws is draws[None]"
+        )
+    found = np.full(draws.shape[2:], np.nan)
+    unknown = 0
+    for index in np.ndindex(found.shape):
+        values = draws[(slice(None), slice(None), *index)].astype(np.float64)
+        if not np.isfinite(values).all():
+            unknown += 1
+        elif values.shape[1] >= LEAST:
+            found[index] = compute(values)
+    if unknown:
+        warnings.warn(
+            f"{name} has draws that are NaN or infinite in {unknown} of {found.size} coordinates, of which nothing can "
+            "be said: the answer is NaN there",
+            UserWarning,
+            stacklevel=4,
+        )
+    return found
 
 
 # Of one coordinate, (chain, draw).
@@ -149,7 +179,6 @@ _ESS: dict[str, Callable[[np.ndarray], float]] = {
 def to_arviz(groups: dict[str, xr.Dataset]) -> Any:
     """InferenceData where ArviZ 0.x is installed, else a DataTree, which ArviZ 1.x takes."""
     import importlib.metadata
-    import warnings
 
     import xarray as xr
 

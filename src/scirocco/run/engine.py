@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from scirocco.core.clock import Clock
-from scirocco.run.moments import Moments
+from scirocco.run.moments import Moments, Sums
 from scirocco.run.recording import Recording
-from scirocco.run.second_half import SecondHalf
-from scirocco.run.store import Draws, Variables
+from scirocco.run.result import GroupResult
+from scirocco.run.store import Draws, MemoryStore, Store, Variables, ZarrStore
 
 
 class Chunk(NamedTuple):
     """What a stretch of steps made."""
 
     draws: Draws  # (chain, draw, ...)
-    made: int
-    # Sums of the first and second powers of deviations from a reference point, by variable and chain.
-    reference: dict[str, np.ndarray]
-    first: dict[str, np.ndarray]
-    second: dict[str, np.ndarray]
+    sums: tuple[Sums, ...] = ()  # those that are complete; what is not is the engine's ``pending``
     finite: bool = True
 
 
@@ -50,23 +47,17 @@ class Engine(ABC):
     variables: Variables
     """What is stored of a draw."""
 
-    starts: dict[str, np.ndarray]
+    starts: dict[str, np.ndarray] = {}  # noqa: RUF012 - replaced, never changed
     """Where the chains began, by variable; {} if that says nothing."""
 
-    second_half: SecondHalf | None = None
-    """Where draws are when the length of the run is not known beforehand; None if chunks bring them."""
+    pending: Sums | None = None
+    """Sums of the newest draws, which a chunk has not handed over yet."""
 
     first_length: int = 64
     """Steps of the first chunk; later ones take about half a second."""
 
     probe_steps: Sequence[int] = ()
     """Steps after which ``probe`` is to be called; known beforehand, so that it does not depend on chunks."""
-
-    def __new__(cls, *_: object, **__: object) -> Engine:
-        """Every engine has its own."""
-        new = super().__new__(cls)
-        new.starts = {}
-        return new
 
     @property
     @abstractmethod
@@ -98,6 +89,16 @@ class Engine(ABC):
     def unpack(self, arrays: dict[str, np.ndarray]) -> None:
         """The inverse of ``pack``, in place of ``start``."""
 
+    def open_store(self, folder: Path | None) -> Store:
+        """Where the draws go: to the folder of the run if it has one, in chunks, or into memory."""
+        if folder is None:
+            return MemoryStore(self.variables, len(self.chains))
+        return ZarrStore(folder, self.variables, self.chains)
+
+    def leaves(self) -> dict[str, np.ndarray]:
+        """What a model needs to know of its chains after the run, beside the draws."""
+        return {}
+
     def probe(self, moments: Moments, probed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Measurements for the report, given those made before."""
         del moments, probed
@@ -108,9 +109,9 @@ class Engine(ABC):
         del moments, probed, probes
         return None
 
-    def arranged(self, draws: Sequence[Draws], moments: Sequence[Moments]) -> tuple[Sequence[Draws], Sequence[Moments]]:
-        """The draws of all groups in one order, where entries have no names of their own, such as topics."""
-        return draws, moments
+    def arranged(self, groups: Sequence[GroupResult]) -> Sequence[GroupResult]:
+        """The results of all groups in one order, where entries have no names of their own, such as topics."""
+        return groups
 
 
 class SteppedEngine(Engine):

@@ -10,13 +10,14 @@ draws.zarr, ragged.zarr
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 
 from scirocco.run import checkpoint
+from scirocco.run.description import Description
 
 NAME, LOCK, REPORT = "run.json", "lock", "report"
+FILES = r"run\.json|lock|report|chains-\d+|draws\.zarr|ragged\.zarr"  # what a run or a saved trace consists of
 HALF_WRITTEN = f".{NAME}.*.tmp"  # by a process that was killed
 
 
@@ -26,6 +27,13 @@ class RunFolder:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._lock = FileLock(self.path / LOCK)
+
+    @classmethod
+    def new(cls, path: str | Path) -> RunFolder:
+        """The folder of a run that begins."""
+        folder = cls(path)
+        folder.require_free()
+        return folder
 
     def require_free(self) -> None:
         """Reject a folder that holds something."""
@@ -47,18 +55,18 @@ class RunFolder:
     def __exit__(self, *_: object) -> None:
         self._lock.release()
 
-    def write(self, meta: dict[str, Any]) -> None:
+    def write(self, description: Description) -> None:
         """Say what the run is."""
         for path in self.path.glob(HALF_WRITTEN):
             path.unlink(missing_ok=True)
-        checkpoint.write_json(self.path / NAME, meta)
+        checkpoint.write_json(self.path / NAME, description.to_json())
 
 
-def read_meta(path: Path) -> dict[str, Any]:
+def read_description(path: Path) -> Description:
     """What the run in a folder is."""
     if not (path / NAME).is_file():
         raise FileNotFoundError(f"{path} holds no scirocco run: {NAME} is missing")
-    return checkpoint.read_json(path / NAME)
+    return Description.from_json(checkpoint.read_json(path / NAME), path / NAME)
 
 
 def group_folder(path: Path, first: int) -> Path:
@@ -74,4 +82,4 @@ def group_folders(path: Path) -> dict[int, Path]:
 
 def has_state(path: Path) -> bool:
     """Whether a folder holds a run that can go on, and not a saved trace."""
-    return (path / NAME).is_file() and not read_meta(path).get("saved", False)
+    return (path / NAME).is_file() and read_description(path).saved_chains is None

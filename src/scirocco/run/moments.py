@@ -1,16 +1,28 @@
 """Mean and variance of everything that was sampled, without storing it.
 
-Each chunk sums deviations from a reference point of its own; chunks are merged in float64 on the host (Chan, Golub and
-LeVeque 1979), so a million float32 draws lose nothing.
-Chunks are cut by time: draws are the same to the bit from run to run, moments up to rounding.
+Deviations from a reference point are summed over a fixed number of draws, whatever the chunks in which they were made,
+and such sums are merged in float64 on the host (Chan, Golub and LeVeque 1979). So a million float32 draws lose nothing,
+and moments are the same to the bit from run to run, as draws are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
+
+SUMMED = 10_000  # draws whose deviations are summed together
+
+
+class Sums(NamedTuple):
+    """Of some draws, by variable and chain: first and second powers of deviations from a reference point, summed."""
+
+    number: int
+    reference: dict[str, np.ndarray]
+    first: dict[str, np.ndarray]
+    second: dict[str, np.ndarray]
 
 
 @dataclass
@@ -22,23 +34,30 @@ class Moments:
     square: dict[str, np.ndarray] = field(default_factory=dict)  # sums of squared deviations from the mean
     start: dict[str, np.ndarray] = field(default_factory=dict)  # where the chains began
 
-    def merge(
-        self, count: int, reference: dict[str, np.ndarray], first: dict[str, np.ndarray], second: dict[str, np.ndarray]
-    ) -> None:
-        """Add ``count`` draws, given the sums of their first and second powers of deviations from ``reference``."""
+    def merge(self, sums: Sums) -> None:
+        """Add the draws that ``sums`` are of."""
+        count = sums.number
         if not count:
             return
         total = self.count + count
-        for name, total_deviation in first.items():
+        for name, total_deviation in sums.first.items():
             shift = np.asarray(total_deviation, np.float64) / count
-            mean = np.asarray(reference[name], np.float64) + shift
-            square = np.asarray(second[name], np.float64) - count * shift**2
+            mean = np.asarray(sums.reference[name], np.float64) + shift
+            square = np.asarray(sums.second[name], np.float64) - count * shift**2
             if self.count:
                 gap = mean - self.mean[name]
                 square = self.square[name] + square + gap**2 * self.count * count / total
                 mean = self.mean[name] + gap * count / total
             self.mean[name], self.square[name] = mean, np.maximum(square, 0)
         self.count = total
+
+    def including(self, pending: Sums | None) -> Moments:
+        """The moments with draws whose sums are not complete yet."""
+        if pending is None or not pending.number:
+            return self
+        both = Moments(self.count, dict(self.mean), dict(self.square), self.start)
+        both.merge(pending)
+        return both
 
     @classmethod
     def joined(cls, groups: Sequence[Moments]) -> Moments:

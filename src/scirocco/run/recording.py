@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
-import jax.numpy as jnp
 import numpy as np
 
-from scirocco.core.program import program_part
-from scirocco.core.types import Array
+
+@runtime_checkable
+class Staged(Protocol):
+    """A sampler that says which of its steps are never draws."""
+
+    def recorded_stages(self) -> tuple[int, int]:
+        """(period, explore): of every ``period`` steps the first ``explore`` are not recorded."""
 
 
-@program_part
 @dataclass(frozen=True)
 class Recording:
-    """Every ``thin``-th step after ``burn_in``; with cyclical samplers only those of the sampling stage."""
+    """Every ``thin``-th step after ``burn_in``; of every ``period`` steps not the first ``explore``.
+
+    The numbers may be arrays, and so may the steps that its methods are asked for: compiled programs ask too.
+    """
 
     burn_in: int
     thin: int
@@ -24,12 +30,9 @@ class Recording:
     explore: int = 0
 
     @classmethod
-    def of(cls, burn_in: int, thin: int, sampler: Any) -> Recording:
-        """The recording that a sampler's temperature schedule asks for."""
-        stages: Any = getattr(sampler, "temperature", None)
-        if hasattr(stages, "explore") and hasattr(stages, "period"):
-            return cls(burn_in, thin, stages.period, stages.explore)
-        return cls(burn_in, thin)
+    def of(cls, burn_in: int, thin: int, sampler: Staged) -> Recording:
+        """The recording of a run of this sampler."""
+        return cls(burn_in, thin, *sampler.recorded_stages())
 
     def leaves(self) -> Recording:
         """The same with its numbers as arguments of a program, not part of it."""
@@ -41,9 +44,10 @@ class Recording:
         due = (step > self.burn_in) & ((step - self.burn_in) % self.thin == 0)
         return due & ((step - 1) % self.period >= self.explore)
 
-    def next_stop(self, step: Array) -> Array:
+    def next_stop(self, step: Any) -> Any:
         """The next step at which a draw may be due, or the end of the burn-in."""
-        return jnp.where(step < self.burn_in, self.burn_in, step + self.thin - (step - self.burn_in) % self.thin)
+        due = step + self.thin - (step - self.burn_in) % self.thin
+        return due + (self.burn_in - due) * (due < self.burn_in)  # the larger of both, for numbers and traced arrays
 
     def steps_for(self, num_samples: int) -> int:
         """Steps until ``num_samples`` draws are made."""

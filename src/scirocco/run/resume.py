@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from scirocco.core.checks import require_count
-from scirocco.core.interrupt import Interrupt
+from scirocco.core.interrupt import interruptible
 from scirocco.core.parts import part, part_named
-from scirocco.run.folder import read_meta
+from scirocco.run.description import Description, StepSettings
+from scirocco.run.folder import read_description
 
 
 @dataclass(frozen=True)
-class Again:
-    """What ``resume`` was given: parts that a description cannot hold, and settings of this stretch of the run."""
+class GivenParts:
+    """Parts of a run that ``resume`` was given again, because its description cannot hold them."""
 
     sampler: Any = None
     estimator: Any = None
@@ -23,11 +25,6 @@ class Again:
     blocks: tuple[Any, ...] = ()
     collect: Any = None
     initial: Any = None
-    max_seconds: float | None = None
-    checkpoint_seconds: float = 30.0
-    progress: bool | None = None
-    workers: int = 1
-    threads: int | None = None
 
     def refuse(self, kind: str, *names: str) -> None:
         """Reject parts that a kind of run does not have."""
@@ -39,45 +36,61 @@ class Again:
             raise ValueError(f"a run of {kind} has no {', '.join(given)}: leave it out")
 
 
-class Resumer:
+class Resumer(ABC):
     """Goes on with one kind of run; subclasses register themselves by being defined."""
+
+    kind: ClassVar[str]
+    """What such a run is called in messages."""
+
+    threaded: ClassVar[bool] = False
+    """Whether threads can be chosen."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         part(cls)
 
-    def __call__(self, path: Path, meta: dict[str, Any], data: Any, y: Any, again: Again) -> Any:
+    @abstractmethod
+    def __call__(self, path: Path, description: Description, data: Any, y: Any, given: GivenParts) -> Any:
         """Run to the end from the checkpoints in ``path``."""
-        raise NotImplementedError
 
 
+@interruptible
 def resume(
     path: str | Path, data: Any, y: Any = None, *, num_samples: int | None = None, max_seconds: float | None = None,
     sampler: Any = None, estimator: Any = None, batching: Any = None, blocks: Sequence[Any] = (),
-    collect: Callable[[Any], Any] | bool | None = None, initial: Any = None, checkpoint_seconds: float = 30.0,
-    progress: bool | None = None, workers: int = 1, threads: int | None = None,
+    collect: Callable[[Any], Any] | bool | None = None, initial: Any = None, checkpoint_seconds: float | None = None,
+    progress: bool | None = None, workers: int | None = None, threads: int | None = None, report: bool | None = None,
 ) -> Any:  # fmt: skip
     """Go on with a run from its last checkpoint, bit for bit as if it had never stopped.
 
     ``data`` is what the run was started with, because neither functions nor data are stored: the target of ``sample``,
     the codes of ``sample_dirichlet``, or the ``X`` (and ``y``) of a model's ``fit``, which is returned fitted. So is
     any part that JSON cannot hold (a schedule of optax, a block, a ``collect`` function); the error says which. A run
-    that was killed before its first checkpoint starts again. ``num_samples`` and ``max_seconds`` extend a run.
+    that was killed before its first checkpoint starts again.
+
+    ``num_samples`` and ``max_seconds`` extend a run. They and the other options of how it is carried out are from now
+    on those of the run; without them it goes on as it was started.
     """
     folder = Path(path)
-    meta = read_meta(folder)
-    if meta.get("saved"):
+    description = read_description(folder)
+    if description.saved_chains is not None:
         raise ValueError(f"{folder} holds a saved trace, not a run that can go on: start it with sample(..., path=...)")
+    kind = part_named(description.resumer)
+    if not (isinstance(kind, type) and issubclass(kind, Resumer)):
+        raise ValueError(f"{folder} names {description.resumer}, which cannot go on with a run")
+    settings = description.settings
     if num_samples is not None:
         require_count("num_samples", num_samples)
-        if "num_samples" not in meta["settings"]:
+        if not isinstance(settings, StepSettings):
             raise ValueError("num_samples cannot extend this run: its length is not counted in draws")
-        meta["settings"]["num_samples"] = max(meta["settings"]["num_samples"], int(num_samples))
-    if max_seconds is not None:
-        meta["settings"]["max_seconds"] = float(max_seconds)
-    again = Again(
-        sampler, estimator, batching, tuple(blocks), collect, initial, max_seconds, checkpoint_seconds, progress,
-        workers, threads,
-    )  # fmt: skip
-    with Interrupt():
-        return part_named(meta["resumer"])()(folder, meta, data, y, again)
+        settings = replace(settings, num_samples=max(settings.num_samples, int(num_samples)))
+    if threads is not None and not kind.threaded:
+        raise ValueError(f"a run of {kind.kind} has no threads: leave it out")
+    options: dict[str, Any] = {
+        "max_seconds": max_seconds, "checkpoint_seconds": checkpoint_seconds, "progress": progress, "workers": workers,
+        "threads": threads, "report": report,
+    }  # fmt: skip
+    changed = replace(description.options, **{name: v for name, v in options.items() if v is not None})
+    description = replace(description, settings=settings, options=changed)
+    given = GivenParts(sampler, estimator, batching, tuple(blocks), collect, initial)
+    return kind()(folder, description, data, y, given)

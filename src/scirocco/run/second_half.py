@@ -8,27 +8,31 @@ kept is a function of how many records there were.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from scirocco.run.moments import Moments
 from scirocco.run.ragged import Ragged
+from scirocco.run.store import Draws, Store, Variables, ragged_names
 
 STRETCHES = 16
 
 Values = dict[str, np.ndarray]  # of one record, by variable
 
 
-class SecondHalf:
+class SecondHalf(Store):
     """The draws of one chain, ``wanted`` of them in the end, and the sums of their expectations.
 
-    Variables named in ``ragged`` change their length from draw to draw.
+    A store that its engine fills record by record (``add``), because only the store knows when a draw is due.
     """
 
-    def __init__(self, wanted: int, ragged: Collection[str] = ()) -> None:
-        self.wanted, self.ragged, self.records = wanted, frozenset(ragged), 0
+    newest = True
+
+    def __init__(self, wanted: int, variables: Variables | None = None) -> None:
+        self.wanted, self.variables, self.records = wanted, variables or {}, 0
+        self.ragged = frozenset(ragged_names(self.variables))
         self.interval, self.stretch = 1, 1
         self.kept: dict[int, Values] = {}  # draws by number of the record
         self.sums: list[tuple[int, int, Values]] = []  # the first record of a stretch, how many, and the sum over them
@@ -77,11 +81,15 @@ class SecondHalf:
         """Draws that will be handed over."""
         return min(self.wanted, len(self.kept))
 
-    def draws(self) -> dict[str, Any]:
+    def append(self, draws: Draws) -> None:
+        """Chunks bring no draws."""
+        raise TypeError("draws of a run of unknown length come as records: use add")
+
+    def draws(self) -> Draws:
         """Draws of the second half, evenly spread: those of one chain by variable, (1, draw, ...) or ragged."""
         every = list(self.kept.values())
         if not every:
-            return {}
+            return {name: variable.empty(1) for name, variable in self.variables.items()}
         chosen = np.unique(np.linspace(0, len(every) - 1, self.count).round().astype(int))
         found = {name: [every[k][name] for k in chosen] for name in every[0]}
         return {n: Ragged.of([values]) if n in self.ragged else np.stack(values)[None] for n, values in found.items()}
@@ -93,30 +101,33 @@ class SecondHalf:
         sums: dict[str, Any] = {n: np.sum([t[n] for *_, t in self.sums], axis=0, dtype=np.float64) for n in names}
         return {name: total / count for name, total in sums.items()}
 
-    def moments(self) -> Moments:
+    def moments(self, streaming: Moments | None = None) -> Moments:
         """The averages of the expectations and the variances of the draws, as those of one chain."""
+        del streaming
         if self._moments is None:
             self._moments = self._found_moments()
         return self._moments
 
     def _found_moments(self) -> Moments:
         draws = self.draws()
-        mean = {name: values[None] for name, values in self.mean().items()} if draws else {}
+        mean = {name: values[None] for name, values in self.mean().items()} if self.count else {}
         square: dict[str, Any] = {n: np.var(draws[n], axis=1, dtype=np.float64) * self.count for n in mean}
         return Moments(self.count, mean, square)
 
     def pack(self) -> dict[str, np.ndarray]:
         """Everything, as arrays."""
-        arrays: dict[str, Any] = {"facts": np.array([self.records, self.interval, self.stretch])}
+        numbers = {"records": self.records, "interval": self.interval, "stretch": self.stretch}
+        arrays: dict[str, Any] = {name: np.array(number) for name, number in numbers.items()}
         for number, values in self.kept.items():
             arrays |= {f"draw/{number}/{name}": v for name, v in values.items()}
         for first, count, total in self.sums:
             arrays |= {f"sum/{first}/{count}/{name}": v for name, v in total.items()}
         return arrays
 
-    def unpack(self, arrays: dict[str, np.ndarray]) -> None:
+    def unpack(self, arrays: dict[str, np.ndarray], written: int = 0) -> None:
         """The inverse of ``pack``."""
-        self.records, self.interval, self.stretch = map(int, arrays["facts"])
+        del written
+        self.records, self.interval, self.stretch = (int(arrays[n]) for n in ("records", "interval", "stretch"))
         self._moments = None
         self.kept, sums = {}, dict[tuple[int, int], Values]()
         for key, value in arrays.items():

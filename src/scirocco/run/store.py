@@ -11,30 +11,38 @@ What was never written reads as NaN, and ``verify`` says whether everything that
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from scirocco.run.checkpoint import DamagedError
+from scirocco.run.moments import Moments
 from scirocco.run.ragged import Ragged, concatenated, draws_of
+from scirocco.run.stored import REMEDY, StoredArray, lazy
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 CHUNK_BYTES = 4 * 2**20
 DRAWS, RAGGED = "draws.zarr", "ragged.zarr"
+GRADIENT, STATS = "gradient__", "stats__"  # what the names of stored gradients and of the steps' reports begin with
 
 
 class Variable(NamedTuple):
-    """What is stored of a draw under one name; of a ``ragged`` one the shape and dtype of an entry."""
+    """What is stored of a draw under one name; of a ``ragged`` one the shape and dtype of an entry.
+
+    Its ``role`` is "draw" for what is sampled or collected, "gradient" for stored gradients and "stats" for what the
+    steps say of themselves; the names of the latter two begin with ``GRADIENT`` and ``STATS``.
+    """
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     dims: tuple[str, ...] | None = None
     ragged: bool = False
-
-    def named(self, name: str) -> tuple[str, ...]:
-        """The names of the dimensions of a draw."""
-        return self.dims or tuple(f"{name}_dim_{i}" for i in range(len(self.shape)))
+    role: str = "draw"
 
     @property
     def nbytes(self) -> int:
@@ -51,6 +59,32 @@ class Variable(NamedTuple):
 Variables = dict[str, Variable]
 
 
+def dimensions(variables: Variables) -> dict[str, tuple[str, ...]]:
+    """The names of the dimensions of a draw of each variable; none is the name of a variable."""
+    found = {}
+    for name, variable in variables.items():
+        dims = list(variable.dims or (f"{name}_dim_{i}" for i in range(len(variable.shape))))
+        for i in range(len(dims)):
+            while dims[i] in variables:
+                dims[i] += "_"
+        found[name] = tuple(dims)
+    return found
+
+
+def require_storable(variables: Variables) -> None:
+    """Reject names that no file can have, and numbers that the format does not know."""
+    for name, variable in variables.items():
+        if not name.strip(".") or "/" in name or name == "zarr.json" or name.startswith("__"):
+            raise ValueError(
+                f"a variable named {name!r} cannot be stored on disk: give it another name, of letters and digits"
+            )
+        if variable.dtype.kind not in "fiub" or variable.dtype.itemsize > 8:
+            raise ValueError(
+                f"{name} cannot be stored on disk as {variable.dtype}: let collect= make real numbers of it, such as "
+                "float32"
+            )
+
+
 def ragged_names(variables: Variables) -> list[str]:
     """Those whose draws change their length."""
     return [name for name, variable in variables.items() if variable.ragged]
@@ -59,25 +93,42 @@ def ragged_names(variables: Variables) -> list[str]:
 Draws = dict[str, Any]  # arrays (chain, draw, ...) or Ragged
 
 
-@runtime_checkable
-class Store(Protocol):
+class Store(ABC):
     """Takes the draws of a group of chains by variable name."""
 
-    @property
-    def count(self) -> int:
-        """Draws taken so far."""
+    written: int = 0
+    """Draws that are safe in the folder of the run."""
 
+    newest: bool = False
+    """Whether draws are numbered from the end, because older ones are forgotten."""
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """Draws of each chain."""
+
+    @abstractmethod
     def append(self, draws: Draws) -> None:
         """Add draws."""
 
+    @abstractmethod
+    def draws(self) -> Draws:
+        """All draws."""
+
+    @abstractmethod
     def pack(self) -> dict[str, np.ndarray]:
         """The draws that are not safe on disk yet and must go into the checkpoint."""
 
-    def finish(self) -> None:
-        """Everything is written."""
+    @abstractmethod
+    def unpack(self, arrays: dict[str, np.ndarray], written: int) -> None:
+        """The inverse of ``pack``, of a store that has nothing yet, beside the draws that were written."""
 
-    def draws(self) -> Draws:
-        """All draws."""
+    def finish(self) -> None:  # noqa: B027 - most have nothing more to do
+        """All draws are made: those that wait are written."""
+
+    def moments(self, streaming: Moments) -> Moments:
+        """The moments of the run, from those that were streamed or its own."""
+        return streaming
 
 
 def packed(draws: Draws) -> dict[str, np.ndarray]:
@@ -104,28 +155,35 @@ def unpacked(arrays: dict[str, np.ndarray], variables: Variables) -> Draws:
     return draws
 
 
-class MemoryStore:
+class MemoryStore(Store):
     """Draws in memory."""
 
     def __init__(self, variables: Variables, chains: int, draws: Draws | None = None) -> None:
         self.variables, self.chains = variables, chains
-        self.count = 0
+        self._count = 0
         self._parts: dict[str, list[Any]] = {name: [v.empty(chains)] for name, v in variables.items()}
         if draws:
             self.append(draws)
+
+    @property
+    def count(self) -> int:
+        """Draws taken so far."""
+        return self._count
 
     def append(self, draws: Draws) -> None:
         """Add draws."""
         for name, values in draws.items():
             self._parts[name].append(values)
-        self.count += next((v.shape[1] for v in draws.values()), 0)
+        self._count += next((v.shape[1] for v in draws.values()), 0)
 
     def pack(self) -> dict[str, np.ndarray]:
         """Everything: nothing is on disk."""
         return packed(self.draws())
 
-    def finish(self) -> None:
-        """Nothing more to do."""
+    def unpack(self, arrays: dict[str, np.ndarray], written: int) -> None:
+        """The inverse of ``pack``."""
+        del written
+        self.append(unpacked(arrays, self.variables))
 
     def draws(self) -> Draws:
         """All draws."""
@@ -133,7 +191,7 @@ class MemoryStore:
         return {name: parts[0] for name, parts in self._parts.items()}
 
 
-class ZarrStore:
+class ZarrStore(Store):
     """The draws of some ``chains`` of a run on disk: chunks along the draw axis are written once, when full.
 
     The arrays have their final shape from the start, so their description is not rewritten while a run goes on.
@@ -198,6 +256,12 @@ class ZarrStore:
         """The draws of the chunk that is not full yet."""
         return packed(self._pending.draws())
 
+    def unpack(self, arrays: dict[str, np.ndarray], written: int) -> None:
+        """The inverse of ``pack``, after a look whether what was written is there."""
+        verify(self.folder, self.variables, written, self.chains)
+        self.written = written
+        self.append(unpacked(arrays, self.variables))
+
     def finish(self) -> None:
         """Write the last partial chunk; the checkpoint keeps it too, in case the run is extended."""
         self._write(self._pending.draws())
@@ -220,14 +284,14 @@ def chunk_length(variables: Variables, chains: int) -> int:
 
 def described(variables: Variables) -> dict[str, Any]:
     """The variables of a run, for its description."""
-    return {n: [list(v.shape), str(v.dtype), v.dims and list(v.dims), v.ragged] for n, v in variables.items()}
+    return {n: [list(v.shape), str(v.dtype), v.dims and list(v.dims), v.ragged, v.role] for n, v in variables.items()}
 
 
 def undescribed(facts: dict[str, Any]) -> Variables:
     """The inverse of ``described``."""
     return {
-        name: Variable(tuple(shape), np.dtype(dtype), dims and tuple(dims), ragged)
-        for name, (shape, dtype, dims, ragged) in facts.items()
+        name: Variable(tuple(shape), np.dtype(dtype), dims and tuple(dims), ragged, role)
+        for name, (shape, dtype, dims, ragged, role) in facts.items()
     }
 
 
@@ -235,7 +299,12 @@ def open_group(path: Path, mode: Any = "a") -> Any:
     """A Zarr group."""
     import zarr
 
-    return zarr.open_group(str(path), mode=mode)
+    try:
+        return zarr.open_group(str(path), mode=mode)
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # Zarr has no common class for what a damaged description raises
+        raise DamagedError(f"{path / 'zarr.json'} is damaged ({type(error).__name__}: {error}): {REMEDY}") from error
 
 
 def create(group: Any, name: str, shape: Any, chunks: Any, dtype: Any, dims: Any) -> Any:
@@ -252,20 +321,23 @@ def create(group: Any, name: str, shape: Any, chunks: Any, dtype: Any, dims: Any
 
 def make_arrays(folder: Path, variables: Variables, chains: int, group_size: int, num_samples: int) -> None:
     """Empty arrays for a run, or longer ones for a run that is extended."""
-    length = chunk_length(variables, group_size)
+    length, named = chunk_length(variables, group_size), dimensions(variables)
     for name, variable in variables.items():
         ragged = variable.ragged
         group, key = open_group(folder / (RAGGED if ragged else DRAWS)), f"{name}/lengths" if ragged else name
         shape, dtype = ((), np.dtype(np.int64)) if ragged else (variable.shape, variable.dtype)
-        dims = ["chain", "draw", *(() if ragged else variable.named(name))]
+        dims = ["chain", "draw", *(() if ragged else named[name])]
         if key not in group:
             create(group, key, (chains, num_samples, *shape), (group_size, length, *shape), dtype, dims)
         elif group[key].shape[1] < num_samples:
             group[key].resize((chains, num_samples, *shape))
 
 
-def read_draws(folder: Path, variables: Variables, count: int, chains: range) -> Draws:
+def read_draws(folder: Path, variables: Variables, count: int, chains: Sequence[int]) -> Draws:
     """The first ``count`` draws of some chains."""
+    if not isinstance(chains, range):
+        parts = [read_draws(folder, variables, count, range(chain, chain + 1)) for chain in chains]
+        return {name: concatenated([part[name] for part in parts], chains=True) for name in variables if parts}
     draws: Draws = {}
     rows = slice(chains.start, chains.stop)
     for name, variable in variables.items():
@@ -273,17 +345,29 @@ def read_draws(folder: Path, variables: Variables, count: int, chains: range) ->
             if not count:
                 draws[name] = variable.empty(len(chains))
             elif not variable.ragged:
-                draws[name] = open_group(folder / DRAWS, "r")[name][rows, :count]
+                least = chains.stop, count
+                draws[name] = StoredArray(folder / DRAWS, name, variable.shape, variable.dtype, least)[rows, :count]
             else:
-                draws[name] = _read_ragged(open_group(folder / RAGGED, "r")[name], variable, count, chains)
+                draws[name] = _read_ragged(folder / RAGGED / name, variable, count, chains)
     return draws
 
 
-def _read_ragged(group: Any, variable: Variable, count: int, chains: range) -> Ragged:
-    lengths = np.maximum(group["lengths"][chains.start : chains.stop, :count], 0)  # 0 of chains that recorded nothing
-    step, values = group["lengths"].chunks[1], []
+def open_draws(folder: Path, variables: Variables, chains: Sequence[int], count: int) -> xr.Dataset:
+    """The first ``count`` draws of some chains, as a dataset that reads them when they are used."""
+    import xarray as xr
+
+    least = (max(chains, default=-1) + 1, count)
+    found = {name: lazy(folder / DRAWS, name, v.shape, v.dtype, least) for name, v in variables.items()}
+    return xr.Dataset(found).isel(chain=list(chains), draw=slice(0, count)) if found else xr.Dataset()
+
+
+def _read_ragged(place: Path, variable: Variable, count: int, chains: range) -> Ragged:
+    stored = StoredArray(place, "lengths", (), np.dtype(np.int64), (chains.stop, count))
+    lengths = np.maximum(stored[chains.start : chains.stop, :count], 0)  # 0 of chains that recorded nothing
+    step, values = stored.chunks[1], []
     for chain, wanted in zip(chains, lengths.sum(axis=1), strict=True):
-        parts = [group[f"values.{chain}.{k}"][...] for k in range(-(-count // step) if wanted else 0)]
+        names = [f"values.{chain}.{k}" for k in range(-(-count // step) if wanted else 0)]
+        parts = [StoredArray(place, name, dtype=variable.dtype)[...] for name in names]
         values.append(np.concatenate([np.empty((0, *variable.shape), variable.dtype), *parts])[: int(wanted)])
     return Ragged(lengths, values)
 
@@ -291,26 +375,24 @@ def _read_ragged(group: Any, variable: Variable, count: int, chains: range) -> R
 def verify(folder: Path, variables: Variables, count: int, chains: range) -> None:
     """Say so if a chunk that was written is not there."""
     for name, variable in variables.items():
-        if not count:
+        if not count or not variable.nbytes:
             continue
         place = folder / (RAGGED if variable.ragged else DRAWS) / name
         with _named(place):
-            group = open_group(folder / (RAGGED if variable.ragged else DRAWS), "r")
-            array = group[f"{name}/lengths" if variable.ragged else name]
-            for key in _chunk_keys(array, count, chains):
-                if not (folder / (RAGGED if variable.ragged else DRAWS) / array.path / key).is_file():
-                    raise DamagedError(
-                        f"{place} lacks the chunk {key}, which was written: restore it from a copy, or delete the run "
-                        "and start it again"
-                    )
+            if variable.ragged:
+                array = StoredArray(place, "lengths", (), np.dtype(np.int64), (chains.stop, count))
+            else:
+                array = StoredArray(folder / DRAWS, name, variable.shape, variable.dtype, (chains.stop, count))
+            for number in _chunk_numbers(array, count, chains):
+                if not array.chunk_file(number).is_file():
+                    raise DamagedError(f"{array.chunk_file(number)}, a chunk that was written, is missing: {REMEDY}")
 
 
-def _chunk_keys(array: Any, count: int, chains: range) -> Iterator[str]:
+def _chunk_numbers(array: StoredArray, count: int, chains: range) -> Iterator[tuple[int, ...]]:
     rows, step = array.chunks[:2]
-    rest = "/0" * (array.ndim - 2)
     for row in range(chains.start // rows, -(-chains.stop // rows)):
         for k in range(-(-count // step)):
-            yield f"c/{row}/{k}{rest}"
+            yield (row, k, *[0] * (len(array.shape) - 2))
 
 
 class _named:

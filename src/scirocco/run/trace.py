@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scirocco.core.parts import name_of, part_named
-from scirocco.run import checkpoint, convergence, store
+from scirocco.run import convergence, store
 from scirocco.run.describe import rebuild
-from scirocco.run.folder import NAME, REPORT, group_folder, group_folders, has_state, read_meta
+from scirocco.run.description import Description, Stop
 from scirocco.run.moments import Moments
-from scirocco.run.ragged import Ragged, concatenated, draws_of
-from scirocco.run.second_half import SecondHalf
-from scirocco.run.store import Draws, Variable, Variables
+from scirocco.run.ragged import Ragged
+from scirocco.run.store import GRADIENT, STATS, Draws, Variable, Variables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,8 +22,6 @@ if TYPE_CHECKING:
     import xarray as xr
 
 MAX_ROWS = 200
-GRADIENT, STATS = "gradient__", "stats__"  # what the names of stored gradients and of the steps' reports begin with
-CHECKED_BYTES = 2**28  # of draws that ``load`` reads to compare them with the streaming moments
 
 
 @dataclass(frozen=True)
@@ -71,77 +66,84 @@ class Trace:
     """The result of ``sample``.
 
     ``posterior`` is an ``xarray.Dataset`` with dimensions (chain, draw, ...); variables are named by their path in the
-    parameters. ``ragged`` has the draws whose size changes, ``sample_stats`` what the step that made each draw said of
-    itself. ``mean`` and ``variance`` are streaming moments of all parameters, kept even when draws are not. ``bias`` is
-    the report on how far the sampled law is from the posterior. ``stopped`` says why a run ended early, or is None.
+    parameters, and chains have their numbers in the run: one that stopped early may lack some. ``ragged`` has the draws
+    whose size changes, ``sample_stats`` what the step that made each draw said of itself. ``mean`` and ``variance`` are
+    streaming moments of all parameters, kept even when draws are not. ``bias`` is the report on how far the sampled law
+    is from the posterior. ``stopped`` says why a run ended early, by its ``kind`` and in words, or is None.
+    ``description`` says what ran.
     """
 
     def __init__(
-        self, draws: Draws | Path, count: int, moments: Moments, *, bias: Any = None, stopped: str | None = None,
-        seconds: float = 0.0, meta: dict[str, Any] | None = None, variables: Variables | None = None,
+        self, draws: Draws | Path, count: int, moments: Moments, *, bias: Any = None, stopped: Stop | None = None,
+        seconds: float = 0.0, description: Description | None = None, variables: Variables | None = None,
+        chains: Sequence[int] | None = None, rows: Sequence[int] | None = None,
+        leaves: dict[int, dict[str, np.ndarray]] | None = None,
     ) -> None:  # fmt: skip
         self._draws, self.count, self.moments = draws, count, moments
         self.bias, self.stopped, self.seconds = bias, stopped, seconds
-        self.meta = meta or {}
-        self._variables = variables
+        self.description, self.leaves = description, leaves or {}
+        if variables is None:
+            arrays = {} if isinstance(draws, Path) else draws
+            variables = {name: Variable(a.shape[2:], a.dtype) for name, a in arrays.items()}
+        self.variables = variables
+        if chains is None:
+            chains = range(0 if isinstance(draws, Path) else next((v.shape[0] for v in draws.values()), 0))
+        self.chains = list(chains)
+        self._rows = self.chains if rows is None else list(rows)  # of the chains in the arrays on disk
         self._stored: xr.Dataset | None = None
 
     @property
     def tuning(self) -> Any:
         """What ``step_size="auto"`` chose, and why; None if the step size was given."""
-        return rebuild(self.meta.get("tuning"))
+        tuned = self.description.tuned if self.description is not None else ()
+        return rebuild(tuned[0].report) if len(tuned) == 1 else None
 
     @property
     def posterior(self) -> xr.Dataset:
         """The draws; those on disk are read when used."""
-        stored = self._dataset
-        return stored[[name for name in stored.data_vars if not str(name).startswith((GRADIENT, STATS))]]
+        return self._of_role("draw")
 
     @property
     def ragged(self) -> dict[str, Ragged]:
         """The draws whose size changes from draw to draw, by name."""
-        names = store.ragged_names(self._variables or {})
+        names = store.ragged_names(self.variables)
         if isinstance(self._draws, Path):
-            wanted = {name: self._variables[name] for name in names}  # type: ignore[index]
-            chains = range(self._dataset.sizes.get("chain", self.meta["chains"]))
-            return store.read_draws(self._draws, wanted, self.count, chains) if wanted else {}
+            wanted = {name: self.variables[name] for name in names}
+            return store.read_draws(self._draws, wanted, self.count, self._rows) if wanted else {}
         return {name: self._draws[name] for name in names}
 
     @property
     def sample_stats(self) -> xr.Dataset:
         """What the last step before each draw said of itself: step size, gradient norm, kinetic energy, ..."""
-        return self._named(STATS)
+        return self._of_role("stats", STATS)
 
     @property
     def gradients(self) -> xr.Dataset | None:
         """Estimates of grad U at the draws, named like the parameters, if the run kept them."""
-        found = self._named(GRADIENT)
+        found = self._of_role("gradient", GRADIENT)
         return found if found.data_vars else None
 
-    def _named(self, prefix: str) -> xr.Dataset:
-        names = {n: str(n).removeprefix(prefix) for n in self._dataset.data_vars if str(n).startswith(prefix)}
-        return self._dataset[list(names)].rename(names)
+    def _of_role(self, role: str, prefix: str = "") -> xr.Dataset:
+        """What was stored in a role, without the prefix of its names."""
+        names = {n: n.removeprefix(prefix) for n, v in self.variables.items() if v.role == role and not v.ragged}
+        found = self._dataset[list(names)]
+        return found.rename(names) if prefix else found
 
     @property
     def _dataset(self) -> xr.Dataset:
-        """Everything that was stored with a fixed size."""
+        """Everything that was stored with a fixed size; the coordinate ``chain`` has the numbers of the chains."""
         if self._stored is None:
             import xarray as xr
 
+            fixed = {name: variable for name, variable in self.variables.items() if not variable.ragged}
+            named = store.dimensions(self.variables)
             if isinstance(self._draws, Path):
-                found = xr.Dataset()
-                if (self._draws / store.DRAWS).is_dir():
-                    whole = xr.open_dataset(self._draws / store.DRAWS, engine="zarr", consolidated=False, chunks=None)
-                    found = whole.isel(draw=slice(0, self.count), missing_dims="ignore")
-                    order = [name for name in self._variables or {} if name in found]
-                    found = found[order]
+                found = store.open_draws(self._draws, fixed, self._rows, self.count)
             else:
-                fixed = {n: a for n, a in self._draws.items() if not isinstance(a, Ragged)}
-                known = self._variables or {n: Variable(a.shape[2:], a.dtype) for n, a in fixed.items()}
-                found = xr.Dataset({n: (("chain", "draw", *known[n].named(n)), a) for n, a in fixed.items()})
-            sizes = {"chain": found.sizes.get("chain", 0), "draw": self.count if found.data_vars else 0}
-            named = found.assign_coords({dim: np.arange(size) for dim, size in sizes.items()})
-            self._stored = named.assign_attrs(inference_library="scirocco")
+                held = self._draws
+                found = xr.Dataset({name: (("chain", "draw", *named[name]), held[name]) for name in fixed})
+            coordinates = {"chain": self.chains, "draw": np.arange(self.count)} if fixed else {"chain": [], "draw": []}
+            self._stored = found.assign_coords(coordinates).assign_attrs(inference_library="scirocco")
         return self._stored
 
     @property
@@ -197,35 +199,13 @@ class Trace:
         return pd.DataFrame.from_dict(rows, orient="index")
 
     def save(self, path: str | Path) -> None:
-        """Write the trace to a folder, as arrays and JSON. An existing trace there is replaced."""
-        folder = Path(path)
-        if folder.exists() and any(folder.iterdir()) and not (folder / NAME).is_file():
-            raise FileExistsError(f"{folder} exists and is not a scirocco trace; it is left alone")
-        if has_state(folder):
-            raise FileExistsError(f"{folder} holds a run that can be resumed; save the trace to another folder")
-        draws: Draws = {str(n): v.values for n, v in self._dataset.data_vars.items()} | self.ragged
-        fixed = {n: Variable(a.shape[2:], a.dtype) for n, a in draws.items() if not isinstance(a, Ragged)}
-        variables = self._variables or fixed
-        chains = next((v.shape[0] for v in draws.values()), len(next(iter(self.moments.mean.values()), ())))
-        fresh = folder.with_name(f".{folder.name}.new")
-        shutil.rmtree(fresh, ignore_errors=True)
-        store.make_arrays(fresh, variables, chains, max(1, chains), max(1, self.count))
-        kept = store.ZarrStore(fresh, variables, range(chains))
-        kept.append({name: draws[name] for name in variables})
-        kept.finish()
-        arrays = {f"mean/{name}": a for name, a in self.moments.mean.items()}
-        arrays |= {f"square/{name}": a for name, a in self.moments.square.items()}
-        facts = {
-            "chains": chains, "draws": self.count, "written": self.count, "moment_count": self.moments.count,
-            "seconds": self.seconds, "stopped": self.stopped, "finished": True,
-        }  # fmt: skip
-        checkpoint.write(group_folder(fresh, 0), arrays, facts)
-        if self.bias is not None:
-            checkpoint.write(fresh / REPORT, self.bias.to_arrays(), {"type": name_of(type(self.bias))})
-        meta = {**self.meta, "variables": store.described(variables), "chains": chains, "saved": True}
-        checkpoint.write_json(fresh / NAME, meta)
-        shutil.rmtree(folder, ignore_errors=True)
-        fresh.rename(folder)
+        """Write the trace to a folder, as arrays and JSON. A trace that was saved there before is replaced.
+
+        A folder that holds anything else is left alone.
+        """
+        from scirocco.run.files import save_trace
+
+        save_trace(self, Path(path))
 
     @classmethod
     def load(cls, path: str | Path) -> Trace:
@@ -234,92 +214,14 @@ class Trace:
         Files that are missing or damaged are an error that names them. Draws up to 256 MB are read and compared with
         the streaming moments; of more, every chunk is checked when it is read.
         """
-        folder = Path(path)
-        meta = read_meta(folder)
-        variables = store.undescribed(meta.get("variables", {}))
-        groups = {first: checkpoint.read(place) for first, place in group_folders(folder).items()}
-        begun = {first: found for first, found in groups.items() if found[1]["draws"]}
-        if not begun:
-            empty = {name: v.empty(meta.get("chains", 0)) for name, v in variables.items()}
-            return cls(empty, 0, Moments(), stopped="nothing was sampled yet", meta=meta, variables=variables)
-        count = min(facts["draws"] for _, facts in begun.values())
-        moments = Moments.joined([_moments(variables, arrays, facts) for arrays, facts in begun.values()])
-        known = [facts for _, facts in begun.values()]
-        draws: Draws | Path = folder
-        streaming = not any("half/facts" in arrays for arrays, _ in begun.values())
-        whole = all(f["finished"] for _, f in groups.values())  # and then all draws are in one place
-        whole = whole and (not streaming or (len(begun) == len(groups) and all(f["draws"] == count for f in known)))
-        for first, (_, facts) in begun.items():
-            chains = range(first, first + facts["chains"])
-            written = facts["written"] if not whole else facts["draws"] if streaming else count
-            store.verify(folder, variables, written, chains)
-        if not whole:
-            parts = [_sampled(folder, variables, first, *found) for first, found in begun.items()]
-            draws = {
-                name: concatenated([draws_of(part[name], 0, count) for part in parts], chains=True)
-                for name in variables
-            }
-        report = None
-        if whole and checkpoint.exists(folder / REPORT):
-            arrays, facts = checkpoint.read(folder / REPORT)
-            report = part_named(facts["type"]).from_arrays(arrays)  # type: ignore[attr-defined]
-        trace = cls(
-            draws, count, moments, bias=report, stopped=next((f["stopped"] for f in known if f["stopped"]), None),
-            seconds=max(f["seconds"] for f in known), meta=meta, variables=variables,
-        )  # fmt: skip
-        if whole and streaming:
-            trace._compare(folder)
-        return trace
+        from scirocco.run.files import load_trace
 
-    def _compare(self, folder: Path) -> None:
-        """Draws against the streaming moments, which never were on the same page of the disk."""
-        stored = self.posterior
-        if stored.nbytes > CHECKED_BYTES or self.count != self.moments.count:
-            return
-        for name, mean in self.moments.mean.items():
-            if name not in stored or stored[name].shape[2:] != mean.shape[1:]:
-                continue
-            values = stored[name].values.astype(np.float64)
-            spread = np.sqrt(self.moments.variance()[name])
-            slack = 1e-3 * spread + 1e-4 * np.abs(mean) + np.finfo(np.float32).tiny
-            if not np.all(np.abs(values.mean(axis=1) - mean) <= slack):
-                raise checkpoint.DamagedError(
-                    f"{folder / store.DRAWS / name} does not agree with the moments that were kept while it was "
-                    "written: restore it from a copy, or delete the run and start it again"
-                )
+        return load_trace(Path(path))
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{n}{list(v.shape[2:])}" for n, v in self.posterior.data_vars.items()) or "no variables"
-        chains = self.posterior.sizes.get("chain", 0)
         end = f", {self.stopped}" if self.stopped else ""
-        return f"<Trace: {chains} chains, {self.count:,} draws of {shapes}{end}>"
-
-
-def _second_half(variables: Variables, arrays: checkpoint.Arrays, facts: dict[str, Any]) -> SecondHalf | None:
-    half = checkpoint.part(arrays, "half")
-    if not half:
-        return None
-    kept = SecondHalf(facts["draws"], store.ragged_names(variables))
-    kept.unpack(half)
-    return kept
-
-
-def _moments(variables: Variables, arrays: checkpoint.Arrays, facts: dict[str, Any]) -> Moments:
-    kept = _second_half(variables, arrays, facts)
-    if kept is not None and not facts["finished"]:
-        return kept.moments()
-    return Moments(facts["moment_count"], checkpoint.part(arrays, "mean"), checkpoint.part(arrays, "square"))
-
-
-def _sampled(folder: Path, variables: Variables, first: int, arrays: checkpoint.Arrays, facts: dict[str, Any]) -> Draws:
-    """The draws of a group: chunks on disk, then the tail in the checkpoint."""
-    kept = _second_half(variables, arrays, facts)
-    if kept is not None:
-        return kept.draws()
-    chains = range(first, first + facts["chains"])
-    done = store.read_draws(folder, variables, facts["written"], chains)
-    tail = store.unpacked(checkpoint.part(arrays, "tail"), variables)
-    return {name: concatenated([done[name], tail[name]]) for name in variables}
+        return f"<Trace: {len(self.chains)} chains, {self.count:,} draws of {shapes}{end}>"
 
 
 def _thinned(posterior: xr.Dataset, limit: int) -> tuple[xr.Dataset, str]:

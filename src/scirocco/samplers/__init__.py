@@ -2,7 +2,6 @@
 
 from scirocco.integrators.matrix import Matrix
 from scirocco.samplers.base import Auto, Info, Sampler
-from scirocco.samplers.geodesic_sghmc import SGGMC, GeodesicSGHMC
 from scirocco.samplers.geodesic_sgnht import GeodesicSGNHT
 from scirocco.samplers.gmc import GMC
 from scirocco.samplers.noise import GradientNoise
@@ -10,6 +9,7 @@ from scirocco.samplers.nuts import NUTS
 from scirocco.samplers.preconditioned import Preconditioned, Scale
 from scirocco.samplers.psgld import PSGLD
 from scirocco.samplers.rescaled import Rescaled
+from scirocco.samplers.sggmc import SGGMC
 from scirocco.samplers.sghmc import SGHMC
 from scirocco.samplers.sgld import SGLD
 from scirocco.samplers.sgnht import SGNHT
@@ -24,7 +24,6 @@ __all__ = [
     "SGLD",
     "SGNHT",
     "Auto",
-    "GeodesicSGHMC",
     "GeodesicSGNHT",
     "GradientNoise",
     "Info",

@@ -1,14 +1,16 @@
 """What every gradient sampler shares: the words of its signature and how its settings are read.
 
-A sampler is a frozen dataclass that inherits from ``Sampler``, with ``init(key, position)`` and ``step(key, state,
-gradient)``. Its state is a named tuple with at least ``position`` and ``step``. ``gradient(position)`` returns an
-unbiased estimate of grad U with the structure of the position; all calls within one step see the same minibatch.
+A sampler is a frozen dataclass that inherits from ``Sampler[State]``, with ``init(key, position)`` and ``step(key,
+state, gradient)``. Its state is a named tuple with at least ``position`` and ``step``. ``gradient(position)`` returns
+an unbiased estimate of grad U with the structure of the position; all calls within one step see the same minibatch.
+One that moves on manifolds inherits from ``GeodesicSampler[State]``: its methods take a ``Geometry`` as well.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -17,9 +19,10 @@ from jaxtyping import Float
 
 from scirocco.core.parts import part
 from scirocco.core.program import program_part
-from scirocco.core.types import Array, Gradient, Key, Params, Setting
+from scirocco.core.types import Array, Gradient, GradientWithValues, Key, Params, Setting
 from scirocco.integrators.matrix import Matrix, check_fit
 from scirocco.manifolds import FLAT, Euclidean, Geometry, Manifold
+from scirocco.schedules import Stages
 
 
 @part
@@ -52,7 +55,7 @@ def automatic(step_size: Setting) -> Auto | None:
 
 
 class Info(NamedTuple):
-    """What one step says of itself."""
+    """What one step says of itself: its mean step size and the norm of its gradient."""
 
     step_size: Array
     gradient_norm: Array
@@ -66,7 +69,48 @@ class Strain(NamedTuple):
     temperature: Any  # q'(theta - mean) u'g, whose expectation is T if the law is right, Gaussian or not
 
 
-class Sampler:
+@runtime_checkable
+class SamplerState(Protocol):
+    """What the state of any sampler has; most are named tuples with more."""
+
+    @property
+    def position(self) -> Params:
+        """The parameters that the sampler moves."""
+
+    @property
+    def step(self) -> Array:
+        """The number of gradient steps made."""
+
+
+if TYPE_CHECKING:  # ``Sampler`` alone means ``Sampler[Any]``; Python itself knows defaults from 3.13 on
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    State = TypeVarWithDefault("State", bound=SamplerState, default=Any)
+else:
+    State = TypeVar("State", bound=SamplerState)
+
+
+@runtime_checkable
+class Dynamics(Protocol[State]):
+    """What a step of a chain calls of its sampler, once the sampler knows on which geometry it moves."""
+
+    def check(self, position: Params) -> None:
+        """Reject settings that do not fit the parameters."""
+
+    def init(self, key: Key, position: Params) -> State:
+        """The state of a chain at its start."""
+
+    def begin(self, key: Key, state: State) -> State:
+        """The state before a group of inner steps."""
+
+    def step(self, key: Key, state: State, gradient: Gradient) -> tuple[State, Info]:
+        """The state after one gradient step, and what the step says of itself."""
+
+    def stats(self, state: State) -> dict[str, Array]:
+        """Numbers that are stored with each draw."""
+
+
+class Sampler(ABC, Generic[State]):
     """The grammar of a gradient sampler: a frozen dataclass of settings that inherits from this class.
 
     ``init`` and ``step`` must be there, and ``step_size`` and ``temperature`` among the fields. The other methods and
@@ -89,11 +133,8 @@ class Sampler:
     own_directions: ClassVar[bool] = False
     """Whether ``marginal`` says along which direction each parameter feels gradient noise."""
 
-    geodesic: ClassVar[bool] = False
-    """Whether the method moves on manifolds: ``init`` and ``step`` then take a ``Geometry`` as well, as the last."""
-
     full_data: ClassVar[bool] = False
-    """Whether each step needs all data, as a Metropolis-Hastings test does, and values: see ``Gradient.difference``."""
+    """Whether each step needs all data, as a Metropolis-Hastings test does, and values: a ``GradientWithValues``."""
 
     warm_up: int = 0
     """Steps in which the method still adapts, part of the burn-in."""
@@ -102,26 +143,39 @@ class Sampler:
         super().__init_subclass__(**options)
         part(program_part(cls))
 
-    def init(self, key: Key, position: Params) -> Any:
+    @abstractmethod
+    def init(self, key: Key, position: Params) -> State:
         """The state at the start, a named tuple with at least ``position`` and ``step``."""
-        raise NotImplementedError(f"{type(self).__name__} must say how a chain starts: init(key, position)")
 
-    def step(self, key: Key, state: Any, gradient: Gradient) -> tuple[Any, Info]:
+    @abstractmethod
+    def step(self, key: Key, state: State, gradient: Gradient) -> tuple[State, Info]:
         """One step of the dynamics: pure; ``gradient(position)`` is an unbiased estimate of grad U."""
-        raise NotImplementedError(f"{type(self).__name__} must say how a chain moves: step(key, state, gradient)")
 
-    def check(self, position: Params, geometry: Geometry = FLAT) -> None:
+    def check(self, position: Params) -> None:
         """Reject settings that do not fit the parameters, on the host, before any work."""
 
-    def begin(self, key: Key, state: Any, geometry: Geometry = FLAT) -> Any:
-        """Before each group of inner steps."""
-        del key, geometry
+    def begin(self, key: Key, state: State) -> State:
+        """The state before each group of inner steps; where momenta are redrawn, say."""
+        del key
         return state
 
-    def stats(self, state: Any, geometry: Geometry = FLAT) -> dict[str, Array]:
+    def stats(self, state: State) -> dict[str, Array]:
         """Numbers that are stored with each draw, by name: kinetic energy, thermostat, ..."""
-        del state, geometry
+        del state
         return {}
+
+    def on(self, geometry: Geometry) -> Dynamics[State]:
+        """The sampler as it moves on a geometry; this one knows flat space only."""
+        del geometry
+        return self
+
+    def recorded_stages(self) -> tuple[int, int]:
+        """(period, explore): of every ``period`` steps the first ``explore`` are never recorded as draws.
+
+        (1, 0), all steps, unless the temperature has stages, as those of ``schedules.cyclical`` do.
+        """
+        stages = self.temperature
+        return (stages.period, stages.explore) if isinstance(stages, Stages) else (1, 0)
 
     # The law on a Gaussian, which the bias report and ``step_size="auto"`` need.
 
@@ -130,7 +184,7 @@ class Sampler:
         """Whether the three methods below are there and hold for these settings."""
         return type(self).stationary_variance is not Sampler.stationary_variance
 
-    def stationary_variance(self, state: Any, precision: Params, noise: Params, epoch: float = np.inf) -> Params:
+    def stationary_variance(self, state: State, precision: Params, noise: Params, epoch: float = np.inf) -> Params:
         """The law of the method on a Gaussian target, coordinate by coordinate.
 
         ``precision`` is the curvature of U, ``noise`` the variance of the gradient estimate, ``epoch`` the number of
@@ -139,15 +193,15 @@ class Sampler:
         """
         raise NotImplementedError(f"{type(self).__name__} does not know its law")
 
-    def injected_noise(self, state: Any, like: Params) -> Params:
+    def injected_noise(self, state: State, like: Params) -> Params:
         """The injected noise, as the variance of a gradient noise that would do the same."""
         raise NotImplementedError(f"{type(self).__name__} does not know its law")
 
-    def drift_scale(self, state: Any, like: Params) -> Params:
+    def drift_scale(self, state: State, like: Params) -> Params:
         """What multiplies grad U of each parameter in the recursion of the positions; for compiled code too."""
         raise NotImplementedError(f"{type(self).__name__} does not know its law")
 
-    def settled(self, state: Any, precision: Params, noise: Params) -> Any:
+    def settled(self, state: State, precision: Params, noise: Params) -> State:
         """The state with what adapts (a thermostat, a preconditioner) where such a target will bring it."""
         del precision, noise
         return state
@@ -156,7 +210,7 @@ class Sampler:
         """A step size beyond which the method fails whatever the target."""
         return np.inf
 
-    def tuned(self, dimension: int, smallest: float, largest: float) -> Sampler:
+    def tuned(self, dimension: int, smallest: float, largest: float) -> Sampler[State]:
         """What follows from a step size that was found: for so many parameters, between these curvatures."""
         del dimension, smallest, largest
         return self
@@ -166,11 +220,68 @@ class Sampler:
         return gradient
 
     def marginal_transposed(self, vector: Params) -> Params:
-        """The transpose of ``marginal``."""
+        """The transpose of the linear map ``marginal``, times a vector."""
         return vector
 
 
-def has_law(sampler: object) -> TypeGuard[Sampler]:
+class GeodesicSampler(Sampler[State]):
+    """A sampler that moves on manifolds: its methods take a ``Geometry`` as well, flat space by default."""
+
+    @abstractmethod
+    def init(self, key: Key, position: Params, geometry: Geometry = FLAT) -> State:
+        """The state at the start, with tangent vectors for momenta."""
+
+    @abstractmethod
+    def step(self, key: Key, state: State, gradient: Gradient, geometry: Geometry = FLAT) -> tuple[State, Info]:
+        """One step along geodesics; ``geometry.slope(x, g)`` is the tangent gradient."""
+
+    def check(self, position: Params, geometry: Geometry = FLAT) -> None:
+        """Reject settings that do not fit the parameters or their manifolds, on the host, before any work."""
+
+    def begin(self, key: Key, state: State, geometry: Geometry = FLAT) -> State:
+        """The state before each group of inner steps."""
+        del key, geometry
+        return state
+
+    def stats(self, state: State, geometry: Geometry = FLAT) -> dict[str, Array]:
+        """Numbers that are stored with each draw, by name."""
+        del state, geometry
+        return {}
+
+    def on(self, geometry: Geometry) -> Dynamics[State]:
+        """The sampler as it moves on a geometry: itself in flat space, else told the geometry in every call."""
+        return self if geometry.flat else OnManifold(self, geometry)
+
+
+@dataclass(frozen=True)
+class OnManifold(Generic[State]):
+    """A sampler that is told the geometry in every call."""
+
+    sampler: GeodesicSampler[State]
+    geometry: Geometry
+
+    def check(self, position: Params) -> None:
+        """Reject settings that do not fit the parameters on their manifolds."""
+        self.sampler.check(position, self.geometry)
+
+    def init(self, key: Key, position: Params) -> State:
+        """The state of a chain at its start."""
+        return self.sampler.init(key, position, self.geometry)
+
+    def begin(self, key: Key, state: State) -> State:
+        """The state before a group of inner steps."""
+        return self.sampler.begin(key, state, self.geometry)
+
+    def step(self, key: Key, state: State, gradient: Gradient) -> tuple[State, Info]:
+        """The state after one gradient step, and what the step says of itself."""
+        return self.sampler.step(key, state, gradient, self.geometry)
+
+    def stats(self, state: State) -> dict[str, Array]:
+        """Numbers that are stored with each draw."""
+        return self.sampler.stats(state, self.geometry)
+
+
+def has_law(sampler: object) -> TypeGuard[Sampler[Any]]:
     """Whether a sampler knows its own law."""
     return isinstance(sampler, Sampler) and sampler.law_known
 
@@ -206,7 +317,7 @@ def is_matrix(value: Any) -> bool:
 
 
 def has_matrix(setting: Setting) -> bool:
-    """Whether some leaf of a setting is one."""
+    """Whether some leaf of a setting is a matrix."""
     return any(map(is_matrix, jax.tree.leaves(setting, is_leaf=is_matrix)))
 
 
@@ -231,7 +342,7 @@ def norm(tree: Params) -> Float[Array, ""]:
 
 
 def size(tree: Params) -> int:
-    """The number of coordinates."""
+    """The number of coordinates of all leaves together."""
     return sum(leaf.size for leaf in jax.tree.leaves(tree))
 
 
@@ -244,13 +355,11 @@ def info(step_size: Params, gradient: Params) -> Info:
 
 def potential_difference(gradient: Gradient, start: Params, end: Params) -> Array:
     """U(end) - U(start), of a gradient that knows values too."""
-    found: Any = getattr(gradient, "difference", None)
-    if found is None:
+    if not isinstance(gradient, GradientWithValues):
         raise TypeError(
             "a Metropolis-Hastings test needs values of U: this gradient is a function without a difference"
         )
-    difference: Array = found(start, end)
-    return difference
+    return gradient.difference(start, end)
 
 
 def require_step_size(setting: Setting) -> None:

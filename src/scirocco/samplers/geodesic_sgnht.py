@@ -10,7 +10,7 @@ Their epsilon is h, C ``diffusion``, L ``inner_steps``, their integrator "split_
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from scirocco.samplers.sgnht import SGNHT
 
@@ -28,4 +28,5 @@ class GeodesicSGNHT(SGNHT):
     ['gradient_norm', 'kinetic_energy', 'step_size', 'thermostat']
     """
 
+    _: KW_ONLY
     integrator: str = "split_friction"

@@ -16,7 +16,7 @@ Gaussian of curvature 1 the correlation of two draws is (sin s - sin s/2) / (s/2
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import ClassVar, NamedTuple
 
 import jax
@@ -30,8 +30,8 @@ from scirocco.core.types import Array, Gradient, Key, Params, Setting
 from scirocco.integrators.langevin import kick
 from scirocco.manifolds import FLAT, Geometry
 from scirocco.samplers.base import (
+    GeodesicSampler,
     Info,
-    Sampler,
     at,
     check_constant,
     info,
@@ -54,7 +54,7 @@ class GMCState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GMC(Sampler):
+class GMC(GeodesicSampler[GMCState]):
     """Geodesic Monte Carlo; ``step_size`` is h, ``leapfrog_steps`` L: 10, or with "auto" as many as the posterior is
     wide. ``jitter`` is the part of h that is random; 0 for none.
 
@@ -66,11 +66,11 @@ class GMC(Sampler):
     True
     """
 
-    geodesic: ClassVar[bool] = True
     full_data: ClassVar[bool] = True
     scalable: ClassVar[bool] = True
 
     step_size: Setting
+    _: KW_ONLY
     leapfrog_steps: int | None = None
     jitter: float = 0.5
     temperature: Setting = 1.0
@@ -90,10 +90,10 @@ class GMC(Sampler):
     def init(self, key: Key, position: Params, geometry: Geometry = FLAT) -> GMCState:
         """Start at ``position``; momenta are drawn at each step."""
         del key, geometry
-        return GMCState(position, jnp.int32(0), jnp.ones(()))
+        return GMCState(position, jnp.int32(0), jnp.float32(1))
 
     def step(self, key: Key, state: GMCState, gradient: Gradient, geometry: Geometry = FLAT) -> tuple[GMCState, Info]:
-        """A trajectory and the test at its end."""
+        """A trajectory, and the Metropolis-Hastings test at its end."""
         temperature = at(self.temperature, state.step)
         geometry = geometry.warm(temperature)
         start, most = state.position, spread(self.step_size, state.step, state.position)
@@ -134,7 +134,7 @@ class GMC(Sampler):
         return replace(self, step_size=h, leapfrog_steps=self.leapfrog_steps or steps)
 
     def stats(self, state: GMCState, geometry: Geometry = FLAT) -> dict[str, Array]:
-        """The probability of acceptance."""
+        """The probability with which the last proposal was accepted."""
         del geometry
         return {"acceptance": state.acceptance}
 
@@ -148,10 +148,10 @@ class GMC(Sampler):
         )
 
     def injected_noise(self, state: GMCState, like: Params) -> Params:
-        """2 T / h^2, of momenta that are new each time."""
+        """2 T / h^2: the noise of momenta that are new each time."""
         temperature = at(self.temperature, state.step)
         return jax.tree.map(lambda h: 2 * temperature / (h * h), spread(self.step_size, state.step, like))
 
     def drift_scale(self, state: GMCState, like: Params) -> Params:
-        """h^2, as for SGHMC."""
+        """h^2 multiplies grad U in the recursion of the positions, as for SGHMC."""
         return jax.tree.map(lambda h: h * h, spread(self.step_size, state.step, like))

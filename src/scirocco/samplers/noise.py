@@ -8,7 +8,6 @@ the estimate that row i would make alone, V = (1 - n/N) sum_i (g_i - g)(g_i - g)
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +17,7 @@ import jax.numpy as jnp
 from scirocco.core.parts import part
 from scirocco.core.program import program_part
 from scirocco.core.trees import zeros_like
-from scirocco.core.types import Array, Gradient, Params
+from scirocco.core.types import Array, Gradient, GradientWithRows, Params
 from scirocco.integrators.matrix import outer_products
 from scirocco.manifolds import Euclidean, Geometry, Manifold
 
@@ -65,14 +64,13 @@ class GradientNoise:
 
 def measured(position: Params, gradient: Gradient, geometry: Geometry, *, full: bool) -> Params:
     """The variances of the tangent gradient, or for each point of a manifold their matrix."""
-    deviations: Callable[[Params], Params] | None = getattr(gradient, "deviations", None)
-    if deviations is None:
+    if not isinstance(gradient, GradientWithRows):
         raise TypeError("noise is measured on the rows of a minibatch: this gradient is a function without any")
 
     def tangent(row: Params) -> Params:  # the slope is affine in the gradient
         return jax.jvp(lambda g: geometry.slope(position, g), (zeros_like(position),), (row,))[1]
 
-    rows = jax.vmap(tangent)(deviations(position))
+    rows = jax.vmap(tangent)(gradient.deviations(position))
     if full:
         return geometry.each(lambda m, _, rows: outer_products(m, rows), position, rows)
     return geometry.each(_variances, position, rows)

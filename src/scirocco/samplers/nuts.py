@@ -12,7 +12,7 @@ at which the step begins, summed from differences row by row, which single preci
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -20,10 +20,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from scirocco.core.checks import require_count
+from scirocco.core.checks import require_count, require_flag
 from scirocco.core.keys import Use, fold
 from scirocco.core.types import Array, Gradient, Key, Params, Setting
-from scirocco.manifolds import FLAT, Geometry
 from scirocco.samplers.base import Auto, Info, Sampler, at, potential_difference, require_positive
 
 
@@ -42,7 +41,7 @@ class NUTSState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class NUTS(Sampler):
+class NUTS(Sampler[NUTSState]):
     """The No-U-Turn sampler (``pip install scirocco[nuts]``); ``step_size`` is the first h, which then adapts.
 
     ``adaptation`` steps are part of the burn-in, which must not be shorter. ``acceptance`` is what h is adapted to,
@@ -58,6 +57,7 @@ class NUTS(Sampler):
     full_data: ClassVar[bool] = True
 
     step_size: Setting = 1.0
+    _: KW_ONLY
     adaptation: int = 500
     acceptance: float = 0.8
     dense: bool = False
@@ -72,6 +72,7 @@ class NUTS(Sampler):
         require_positive("step_size", self.step_size)
         require_count("adaptation", self.adaptation, 0)
         require_count("doublings", self.doublings)
+        require_flag("dense", self.dense)
         if not 0 < self.acceptance < 1:
             raise ValueError(f"acceptance must lie between 0 and 1; got {self.acceptance!r}")
         require_positive("temperature", self.temperature)
@@ -79,7 +80,7 @@ class NUTS(Sampler):
 
     @property
     def warm_up(self) -> int:  # type: ignore[override]
-        """The steps of the adaptation."""
+        """The number of steps in which h and M adapt."""
         return self.adaptation
 
     def init(self, key: Key, position: Params) -> NUTSState:
@@ -114,7 +115,7 @@ class NUTS(Sampler):
         return adapted, Info(state.step_size, steepness.astype(jnp.float32))
 
     def _adapting(self) -> tuple[_Adaptation, _Adaptation]:
-        """Of h, and of the moments of the draws."""
+        """BlackJAX's algorithms that adapt h, and that measure the moments of the draws for M."""
         adaptation = _blackjax().adaptation
         return (
             _Adaptation(*adaptation.step_size.dual_averaging_adaptation(self.acceptance)),
@@ -122,7 +123,7 @@ class NUTS(Sampler):
         )
 
     def _adapted(self, state: NUTSState, x: Array) -> NUTSState:
-        """After a step; as it is when the adaptation is over."""
+        """The state with h and M adapted to the last step; the state as it is when the adaptation is over."""
         averaging, moments = self._adapting()
         plan = _blackjax().adaptation.window_adaptation.build_schedule(self.adaptation)
         slow, ends = plan[jnp.minimum(state.step, self.adaptation) - 1]
@@ -138,24 +139,23 @@ class NUTS(Sampler):
         adapted = state._replace(step_size=h.astype(jnp.float32), inverse_mass=mass, averaging=rate, moments=seen)
         return NUTSState(*_chosen(state.step <= self.adaptation, adapted, state))
 
-    def stats(self, state: NUTSState, geometry: Geometry = FLAT) -> dict[str, Array]:
+    def stats(self, state: NUTSState) -> dict[str, Array]:
         """Acceptance, leapfrog steps and whether the energy went astray, of the last trajectory."""
-        del geometry
         return {"acceptance": state.acceptance, "n_steps": state.leapfrog_steps, "diverging": state.diverging}
 
     def stationary_variance(self, state: NUTSState, precision: Params, noise: Params, epoch: float = np.inf) -> Params:
-        """T / lambda."""
+        """T / lambda, the variance of the target itself: the method is exact."""
         del noise, epoch
         temperature = float(at(self.temperature, state.step))
         return jax.tree.map(lambda lam: temperature / np.asarray(lam), precision)
 
     def injected_noise(self, state: NUTSState, like: Params) -> Params:
-        """2 T / h^2, of momenta that are new each time."""
+        """2 T / h^2: the noise of momenta that are new each time."""
         temperature = at(self.temperature, state.step)
         return jax.tree.map(lambda _: 2 * temperature / state.step_size**2, like)
 
     def drift_scale(self, state: NUTSState, like: Params) -> Params:
-        """h^2, as for SGHMC."""
+        """h^2 multiplies grad U in the recursion of the positions, as for SGHMC."""
         return jax.tree.map(lambda _: state.step_size**2, like)
 
 
@@ -196,7 +196,7 @@ def _inverse_mass(covariance: Array, count: Array, before: Array) -> Array:
 
 
 def _arrays(tree: Any, dtype: Any) -> Any:
-    """Numbers as arrays, those that are no counts of this dtype."""
+    """The leaves as arrays: numbers of this dtype, counts of 32 bits."""
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype if jnp.result_type(leaf).kind == "f" else jnp.int32), tree)
 
 

@@ -8,7 +8,7 @@ The inner sampler moves phi; a constant linear change of variables keeps its law
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -20,9 +20,8 @@ from scirocco.core.keys import Use, fold
 from scirocco.core.parts import part
 from scirocco.core.program import program_part
 from scirocco.core.types import Array, Gradient, Key, Number, Params
-from scirocco.manifolds import FLAT, Geometry
-from scirocco.samplers.around import Around
 from scirocco.samplers.base import Info, potential_difference
+from scirocco.samplers.wrapper import Wrapper
 
 
 @part
@@ -44,11 +43,11 @@ class Scale:
     stretches: np.ndarray | None = field(default=None, metadata={"keep": True})
 
     def forward(self, phi: Number) -> Any:
-        """L phi."""
+        """L phi: a vector of phi in the units of the parameters."""
         return self.diagonal.astype(phi.dtype) * self._mixed(phi)  # type: ignore[union-attr]
 
     def transposed(self, gradient: Number) -> Any:
-        """L' g."""
+        """L' g: a gradient of the parameters as that of phi."""
         return self._mixed(self.diagonal.astype(gradient.dtype) * gradient)  # type: ignore[union-attr]
 
     def _mixed(self, x: Any) -> Any:
@@ -79,7 +78,7 @@ class PreconditionedState(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Preconditioned(Around):
+class Preconditioned(Wrapper[PreconditionedState]):
     """``sampler`` in the coordinates of ``scale``; its step size, friction and temperature are those of phi.
 
     ``dispersion`` is the spread of the first phi of each chain, in posterior sds around the start.
@@ -97,14 +96,15 @@ class Preconditioned(Around):
 
     sampler: Any
     scale: Scale
+    _: KW_ONLY
     dispersion: float = 0.0
 
-    def check(self, position: Params, geometry: Geometry = FLAT) -> None:
-        """What the inner sampler has to say; and whether the scale fits."""
+    def check(self, position: Params) -> None:
+        """Reject a scale of another size than the parameters, and what the inner sampler rejects."""
         flat = ravel_pytree(position)[0]
         if flat.shape != self.scale.diagonal.shape:
             raise ValueError(f"scale has {self.scale.diagonal.size} coordinates; the parameters have {flat.size}")
-        self.sampler.check(flat, geometry)
+        self.sampler.check(flat)
 
     def init(self, key: Key, position: Params) -> PreconditionedState:
         """Start around ``position``, which becomes the origin of phi."""
@@ -115,14 +115,12 @@ class Preconditioned(Around):
             unravel(flat + self.scale.forward(phi)), jnp.int32(0), self.sampler.init(inner_key, phi)
         )
 
-    def begin(self, key: Key, state: PreconditionedState, geometry: Geometry = FLAT) -> PreconditionedState:
-        """Before each group of inner steps."""
-        del geometry
+    def begin(self, key: Key, state: PreconditionedState) -> PreconditionedState:
+        """What the inner sampler does before each group of inner steps."""
         return state._replace(inner=self.sampler.begin(key, state.inner))
 
-    def stats(self, state: PreconditionedState, geometry: Geometry = FLAT) -> dict[str, Array]:
-        """The inner sampler's."""
-        del geometry
+    def stats(self, state: PreconditionedState) -> dict[str, Array]:
+        """The statistics of the inner sampler."""
         return self.sampler.stats(state.inner)
 
     def step(self, key: Key, state: PreconditionedState, gradient: Gradient) -> tuple[PreconditionedState, Info]:
@@ -141,7 +139,7 @@ class Preconditioned(Around):
         return unravel(spread / self.scale.variance.astype(flat.dtype))
 
     def marginal_transposed(self, vector: Params) -> Params:
-        """The transpose of ``marginal``."""
+        """The transpose of the linear map ``marginal``, times a vector."""
         flat, unravel = ravel_pytree(vector)
         return unravel(self.scale.forward(self.scale.transposed(flat / self.scale.variance.astype(flat.dtype))))
 
@@ -155,13 +153,13 @@ class Preconditioned(Around):
         return _like(np.asarray(variance) * p, precision)
 
     def injected_noise(self, state: PreconditionedState, like: Params) -> Params:
-        """The inner sampler's, in units of theta."""
+        """The injected noise of the inner sampler, in units of theta."""
         flat, unravel = ravel_pytree(like)
         p = self.scale.variance.astype(flat.dtype)
         return unravel(jnp.broadcast_to(self.sampler.injected_noise(state.inner, p), p.shape) / p)
 
     def drift_scale(self, state: PreconditionedState, like: Params) -> Params:
-        """The inner sampler's, in units of theta."""
+        """What multiplies grad U in the inner sampler, in units of theta."""
         flat, unravel = ravel_pytree(like)
         p = self.scale.variance.astype(flat.dtype)
         return unravel(jnp.broadcast_to(self.sampler.drift_scale(state.inner, p), p.shape) * p)
@@ -178,12 +176,12 @@ class _Whitened:
         return self._scale.transposed(ravel_pytree(self._gradient(self.moved(phi)))[0])
 
     def moved(self, phi: Array) -> Params:
-        """theta at phi."""
+        """The parameters theta at phi."""
         theta: Params = self._unravel(self._here + self._scale.forward(phi - self._phi))
         return theta
 
     def difference(self, start: Array, end: Array) -> Array:
-        """U(end) - U(start)."""
+        """U(end) - U(start) of two places phi."""
         return potential_difference(self._gradient, self.moved(start), self.moved(end))
 
 
@@ -193,7 +191,7 @@ def _flat(tree: Params) -> np.ndarray:
 
 
 def _like(flat: np.ndarray, tree: Params) -> Params:
-    """The inverse of ``_flat``."""
+    """A vector as a tree with the shapes of ``tree``: the inverse of ``_flat``."""
     leaves, structure = jax.tree.flatten(tree)
     ends = np.cumsum([np.size(leaf) for leaf in leaves])
     parts = np.split(flat, ends[:-1])

@@ -10,7 +10,7 @@ of SGLD. Draws from the adaptation belong to the burn-in.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar, NamedTuple
 
 import jax
@@ -33,7 +33,7 @@ class PSGLDState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PSGLD(Sampler):
+class PSGLD(Sampler[PSGLDState]):
     """Preconditioned SGLD; ``step_size`` is h, and h G has the units of SGLD's step size.
 
     >>> PSGLD(step_size=0.01).adaptation_steps
@@ -43,6 +43,7 @@ class PSGLD(Sampler):
     scalable: ClassVar[bool] = True
 
     step_size: Setting
+    _: KW_ONLY
     alpha: float = 0.99
     epsilon: float = 1e-5
     adaptation_steps: int = 1000
@@ -68,7 +69,7 @@ class PSGLD(Sampler):
         return PSGLDState(position, jnp.int32(0), square)
 
     def _step_sizes(self, state: PSGLDState) -> Params:
-        """H G for every coordinate."""
+        """The step size h G of every coordinate."""
         h = spread(self.step_size, state.step, state.square)
         return jax.tree.map(lambda h, v: h / (self.epsilon + jnp.sqrt(v)), h, state.square)
 
@@ -93,7 +94,7 @@ class PSGLD(Sampler):
         return state._replace(square=jax.tree.map(lambda lam, v: lam * temperature + v, precision, noise))
 
     def stationary_variance(self, state: PSGLDState, precision: Params, noise: Params, epoch: float = np.inf) -> Params:
-        """That of SGLD with step size h G."""
+        """The stationary variance of SGLD with step size h G."""
         temperature = float(at(self.temperature, state.step))
         h = self._step_sizes(state)
         return jax.tree.map(
@@ -101,12 +102,12 @@ class PSGLD(Sampler):
         )
 
     def injected_noise(self, state: PSGLDState, like: Params) -> Params:
-        """2 T / (h G)."""
+        """2 T / (h G): the variance that a gradient noise would need to do what the injected noise does."""
         del like
         temperature = at(self.temperature, state.step)
         return jax.tree.map(lambda h: 2 * temperature / h, self._step_sizes(state))
 
     def drift_scale(self, state: PSGLDState, like: Params) -> Params:
-        """H G."""
+        """h G multiplies grad U in the recursion of the positions."""
         del like
         return self._step_sizes(state)

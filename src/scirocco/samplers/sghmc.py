@@ -7,20 +7,20 @@ for a gradient variance V. Targets exp(-U/T) up to O(h); without a right B the m
 Fox and Guestrin (2014), whose C is A here, in their reformulation eta = h^2 and alpha = A h.
 
 On a manifold p is a tangent vector, the drift a geodesic, and gradient and noise enter by their tangent parts; see
-``geodesic_sghmc``. ``inner_steps`` gradient steps, each on a fresh minibatch, make one step of the chain; with
+``sggmc``. ``inner_steps`` gradient steps, each on a fresh minibatch, make one step of the chain; with
 ``resample_momentum`` each of these starts with a new momentum from N(0, T).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.core.checks import require_choice, require_count
+from scirocco.core.checks import require_choice, require_count, require_flag
 from scirocco.core.trees import normal_like
 from scirocco.core.types import Array, Gradient, Key, Params, Setting
 from scirocco.integrators.langevin import INTEGRATORS
@@ -28,8 +28,8 @@ from scirocco.integrators.law import stationary_variance
 from scirocco.integrators.matrix import Matrix, difference
 from scirocco.manifolds import FLAT, Geometry, Manifold
 from scirocco.samplers.base import (
+    GeodesicSampler,
     Info,
-    Sampler,
     at,
     check_constant,
     has_matrix,
@@ -52,7 +52,7 @@ class LangevinState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SGHMC(Sampler):
+class SGHMC(GeodesicSampler[LangevinState]):
     """SGHMC; ``step_size`` is the time step h, ``friction`` A, a number, a pytree of numbers or of ``Matrix``.
 
     ``noise_estimate`` is B, a number or a pytree, or ``GradientNoise``, which knows or measures V and stands for h V/2.
@@ -62,9 +62,9 @@ class SGHMC(Sampler):
     """
 
     scalable: ClassVar[bool] = True
-    geodesic: ClassVar[bool] = True
 
     step_size: Setting
+    _: KW_ONLY
     friction: Setting = 1.0
     noise_estimate: Setting = 0.0
     inner_steps: int = 1
@@ -77,6 +77,7 @@ class SGHMC(Sampler):
         require_positive("friction", self.friction, allow_zero=True)
         require_noise(self.noise_estimate)
         require_positive("temperature", self.temperature, allow_zero=True)
+        require_flag("resample_momentum", self.resample_momentum)
         require_count("inner_steps", self.inner_steps)
         require_choice("integrator", self.integrator, INTEGRATORS)
 
@@ -115,7 +116,7 @@ class SGHMC(Sampler):
     def step(
         self, key: Key, state: LangevinState, gradient: Gradient, geometry: Geometry = FLAT
     ) -> tuple[LangevinState, Info]:
-        """One step of the integrator."""
+        """One step of the integrator: position and momentum after a time h."""
         time = self._time(state)
         h = spread(self.step_size, time, state.position)
         position, momentum, g = INTEGRATORS[self.integrator](
@@ -126,7 +127,7 @@ class SGHMC(Sampler):
         return LangevinState(position, state.step + 1, momentum), info(h, g)
 
     def stats(self, state: LangevinState, geometry: Geometry = FLAT) -> dict[str, Array]:
-        """The kinetic energy."""
+        """The kinetic energy, T/2 when the momenta have their law."""
         return {"kinetic_energy": kinetic_energy(state.momentum, geometry)}
 
     def _time(self, state: LangevinState) -> Array:
@@ -145,7 +146,7 @@ class SGHMC(Sampler):
     def stationary_variance(
         self, state: LangevinState, precision: Params, noise: Params, epoch: float = np.inf
     ) -> Params:
-        """From the linear recursion that the integrator makes on a Gaussian."""
+        """The variance of the linear recursion that the integrator makes on a Gaussian."""
         time = self._time(state)
         diffusion = self._diffusion(time, precision)
         if callable(diffusion):  # measured: what the noise is said to be
@@ -160,7 +161,7 @@ class SGHMC(Sampler):
         )  # fmt: skip
 
     def injected_noise(self, state: LangevinState, like: Params) -> Params:
-        """2 (A T - B) / h."""
+        """2 (A T - B) / h: the variance that a gradient noise would need to do what the injected noise does."""
         time = self._time(state)
         diffusion = self._diffusion(time, like)
         if callable(diffusion):  # all noise together is 2 A T / h
@@ -184,7 +185,7 @@ def require_noise(noise: Setting) -> None:
 
 
 def warmth(friction: Setting, temperature: Any, time: Array, like: Params) -> Params:
-    """A T."""
+    """A T, friction times temperature: all noise that there should be."""
 
     def one(_: Any, a: Any) -> Any:
         return Matrix(a.value * temperature) if is_matrix(a) else a * temperature
@@ -228,14 +229,14 @@ def require_excess(heat: Params, noise: Setting, h: Params, like: Params, geomet
 
 
 def _known(noise: Setting, time: Array, h: Params, like: Params) -> Params:
-    """B, or None if it depends on the position."""
+    """The noise estimate B, or None if it depends on the position."""
     if not isinstance(noise, GradientNoise):
         return spread(noise, time, like)
     return _half(spread(noise.variance, time, like), h, like) if noise.constant else None
 
 
 def _half(variance: Params, h: Params, like: Params) -> Params:
-    """h V/2."""
+    """h V/2: the diffusion that a gradient noise of variance V adds by itself."""
 
     def one(_: Any, v: Any, h: Any) -> Any:
         return Matrix(h * v.value / 2) if is_matrix(v) else h * v / 2

@@ -9,7 +9,7 @@ Teh (2011), whose epsilon is 2h here; with ``estimator=ControlVariate()`` SGLD-C
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar, NamedTuple
 
 import jax
@@ -30,7 +30,7 @@ class SGLDState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SGLD(Sampler):
+class SGLD(Sampler[SGLDState]):
     """Stochastic gradient Langevin dynamics; ``step_size`` is h.
 
     >>> import jax
@@ -44,6 +44,7 @@ class SGLD(Sampler):
     scalable: ClassVar[bool] = True
 
     step_size: Setting
+    _: KW_ONLY
     temperature: Setting = 1.0
 
     def __post_init__(self) -> None:
@@ -51,12 +52,12 @@ class SGLD(Sampler):
         require_positive("temperature", self.temperature, allow_zero=True)
 
     def init(self, key: Key, position: Params) -> SGLDState:
-        """Start at ``position``."""
+        """A chain that starts at ``position``."""
         del key
         return SGLDState(position, jnp.int32(0))
 
     def step(self, key: Key, state: SGLDState, gradient: Gradient) -> tuple[SGLDState, Info]:
-        """One Euler step."""
+        """One Euler step of the Langevin diffusion."""
         h = spread(self.step_size, state.step, state.position)
         temperature = at(self.temperature, state.step)
         g = gradient(state.position)
@@ -80,5 +81,5 @@ class SGLD(Sampler):
         return jax.tree.map(lambda h: 2 * temperature / h, spread(self.step_size, state.step, like))
 
     def drift_scale(self, state: SGLDState, like: Params) -> Params:
-        """H."""
+        """h, the step size, multiplies grad U in the recursion of the positions."""
         return spread(self.step_size, state.step, like)

@@ -12,14 +12,14 @@ vector; see ``geodesic_sgnht``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.core.checks import require_choice, require_count
+from scirocco.core.checks import require_choice, require_count, require_flag
 from scirocco.core.trees import normal_like
 from scirocco.core.types import Array, Gradient, Key, Number, Params, Setting
 from scirocco.integrators.langevin import baoab, euler, split_friction
@@ -27,8 +27,8 @@ from scirocco.integrators.law import stationary_variance
 from scirocco.integrators.thermostat import THERMOSTATS
 from scirocco.manifolds import FLAT, Geometry, Manifold
 from scirocco.samplers.base import (
+    GeodesicSampler,
     Info,
-    Sampler,
     at,
     check_constant,
     info,
@@ -52,7 +52,7 @@ class SGNHTState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SGNHT(Sampler):
+class SGNHT(GeodesicSampler[SGNHTState]):
     """SGNHT; ``step_size`` is the time step h, ``diffusion`` the injected noise A.
 
     ``noise_estimate`` is as for SGHMC: what need not be injected because the gradient brings it. ``inner_steps`` steps,
@@ -67,9 +67,9 @@ class SGNHT(Sampler):
     the momenta but not the positions, and at 10 batches an epoch the variance came out at 0.4 of the posterior's."""
 
     scalable: ClassVar[bool] = True
-    geodesic: ClassVar[bool] = True
 
     step_size: Setting
+    _: KW_ONLY
     diffusion: Setting = 1.0
     per_coordinate: bool = False
     integrator: str = "euler"
@@ -82,6 +82,7 @@ class SGNHT(Sampler):
         require_positive("diffusion", self.diffusion, allow_zero=True)
         require_positive("temperature", self.temperature, allow_zero=True)
         require_noise(self.noise_estimate)
+        require_flag("per_coordinate", self.per_coordinate)
         require_count("inner_steps", self.inner_steps)
         require_choice("integrator", self.integrator, THERMOSTATS)
 
@@ -99,7 +100,7 @@ class SGNHT(Sampler):
 
     @property
     def law_known(self) -> bool:
-        """Where the noise estimate is the same everywhere."""
+        """Whether the law below holds: where the noise estimate is the same everywhere."""
         return not isinstance(self.noise_estimate, GradientNoise) or self.noise_estimate.constant
 
     def init(self, key: Key, position: Params, geometry: Geometry = FLAT) -> SGNHTState:
@@ -113,7 +114,7 @@ class SGNHT(Sampler):
     def step(
         self, key: Key, state: SGNHTState, gradient: Gradient, geometry: Geometry = FLAT
     ) -> tuple[SGNHTState, Info]:
-        """One step of the integrator."""
+        """One step of the integrator: position, momentum and thermostat after a time h."""
         time = self._time(state)
         h = spread(self.step_size, time, state.position)
         temperature = at(self.temperature, time)
@@ -153,7 +154,7 @@ class SGNHT(Sampler):
         return thermostat if self.per_coordinate else jax.tree.map(lambda _: thermostat, like)
 
     def _injected(self, time: Array, like: Params, geometry: Geometry = FLAT, gradient: Gradient | None = None) -> Any:
-        """A T - B."""
+        """A T - B: the diffusion that is injected, the noise estimate B taken off."""
         heat = warmth(self.diffusion, at(self.temperature, time), time, like)
         return injected(heat, self.noise_estimate, time, spread(self.step_size, time, like), like, geometry, gradient)
 
@@ -192,10 +193,10 @@ class SGNHT(Sampler):
         )  # fmt: skip
 
     def injected_noise(self, state: SGNHTState, like: Params) -> Params:
-        """2 (A T - B) / h."""
+        """2 (A T - B) / h: the variance that a gradient noise would need to do what the injected noise does."""
         own = self._injected(self._time(state), like)
         return jax.tree.map(lambda h, d: 2 * d / h, spread(self.step_size, self._time(state), like), own)
 
     def drift_scale(self, state: SGNHTState, like: Params) -> Params:
-        """h^2, as for SGHMC."""
+        """h^2 multiplies grad U in the recursion of the positions, as for SGHMC."""
         return jax.tree.map(lambda h: h * h, spread(self.step_size, self._time(state), like))

@@ -9,7 +9,7 @@ that does not estimate V. Leimkuhler and Matthews (2013), whose gamma is A here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from scirocco.samplers.sghmc import SGHMC
 
@@ -22,4 +22,5 @@ class UnderdampedLangevin(SGHMC):
     'baoab'
     """
 
+    _: KW_ONLY
     integrator: str = "baoab"

@@ -21,7 +21,7 @@ from scirocco.core.parts import part
 if TYPE_CHECKING:
     from scirocco.simplex.weights import Weights
 
-State = dict[str, np.ndarray]  # what is kept beside the weights, by name, changed in place
+State = dict[str, np.ndarray]  # of a sampler beside the weights: arrays by name, changed in place
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +86,7 @@ class Counts:
                 raise ValueError("columns must be distinct: each category once, with its whole count")
 
     def dense(self, categories: int) -> np.ndarray:
-        """The counts of all categories."""
+        """The counts of all categories, 0 for those that are not named, rows x categories."""
         if self.columns is None:
             return self.values
         full = np.zeros((self.values.shape[0], categories))

@@ -48,7 +48,7 @@ class Exact(SimplexSampler):
     """
 
     def step(self, weights: Weights, counts: Counts, state: State | None = None) -> None:
-        """A fresh draw."""
+        """Replace the weights by a draw from their posterior that is independent of them."""
         del state
         counts.require_fit(weights)
         if not counts.exact and counts.fraction < 1:

@@ -15,7 +15,7 @@ has no such limit. No category can wait for its minibatch: the total pulls all o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import jax
@@ -27,7 +27,7 @@ from scirocco.samplers.base import Sampler, has_law
 from scirocco.simplex.base import Counts, SimplexSampler, State
 from scirocco.simplex.weights import Weights, normalised
 
-LEAST = 1e-30  # a proportion of 0 has no logarithm
+LEAST_PROPORTION = 1e-30  # because one of 0 has no logarithm
 FARTHEST = 1e6  # no posterior reaches so far: beyond it a step was too large, and the chain would never come back
 AT_START = ("euler", "baoab", "badodab")  # integrators whose one gradient is that of the position they start from
 
@@ -47,6 +47,7 @@ class Natural(SimplexSampler):
     """
 
     sampler: Any
+    _: KW_ONLY
     normal_prior: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
@@ -65,7 +66,7 @@ class Natural(SimplexSampler):
 
     @property
     def step_size(self) -> Any:
-        """That of the gradient sampler."""
+        """The step size of the gradient sampler."""
         return self.sampler.step_size
 
     @property
@@ -75,7 +76,7 @@ class Natural(SimplexSampler):
 
     def start(self, weights: Weights) -> State:
         """The proportions stay; the totals, which the counts say nothing about, become those of the prior."""
-        theta = np.log(np.maximum(normalised(weights.catch_up().T).T, LEAST))
+        theta = np.log(np.maximum(normalised(weights.catch_up().T).T, LEAST_PROPORTION))
         if self.normal_prior is None:
             theta += np.log(np.broadcast_to(weights.prior, theta.shape).sum(axis=0))
         else:
@@ -85,7 +86,7 @@ class Natural(SimplexSampler):
         return _named(inner)
 
     def step(self, weights: Weights, counts: Counts, state: State | None = None) -> None:
-        """One step of all categories."""
+        """One step of the gradient sampler on all categories."""
         counts.require_fit(weights, signed=True)
         if not state:
             raise ValueError("natural parameters must be started first: give step what start(weights) returned")

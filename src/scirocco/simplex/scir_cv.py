@@ -21,12 +21,12 @@ Biases of order Var(a_hat) / (a - 1)^2 remain; ``remove_bias`` takes the known v
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 
-from scirocco.core.checks import positive_array, require_choice, require_count
+from scirocco.core.checks import positive_array, require_choice, require_count, require_flag
 from scirocco.core.compiled import jit
 from scirocco.simplex.base import Centre, Counts, SimplexSampler, State, require_step_size, step_size_at
 from scirocco.simplex.weights import Weights, normalised
@@ -104,7 +104,7 @@ class SCIRCV(SimplexSampler):
     ``form`` is "alternative" or "main". ``centre`` is the Dirichlet parameter a at which control variates are exact:
     None lets the engine count the whole data set once; an array is taken as it is; with ``recentre_every=l`` it is
     estimated anew every l steps from ``centre_batch`` examples, whose noise then widens the posterior, or at no cost
-    from about the last l minibatches, whose estimates are kept as a fading average (``centre_from="seen"``).
+    from about the last l minibatches, whose estimates go into a fading average (``centre_from="seen"``).
     ``choose="always"`` gives every component with a > 1 a control variate, for minibatches that are stratified; the
     default, "rule", only those that gain by it.
 
@@ -117,6 +117,7 @@ class SCIRCV(SimplexSampler):
     """
 
     step_size: Any
+    _: KW_ONLY
     form: str = "alternative"
     centre: Any = None
     recentre_every: int | None = None
@@ -138,6 +139,7 @@ class SCIRCV(SimplexSampler):
                 raise ValueError("centre and recentre_every cannot both be given: a centre is fixed or estimated")
         if self.centre is not None:
             positive_array("centre", self.centre)
+        require_flag("remove_bias", self.remove_bias)
         if (
             isinstance(self.centre_batch, bool)
             or not isinstance(self.centre_batch, int | float)
@@ -158,13 +160,13 @@ class SCIRCV(SimplexSampler):
         chosen = parameter > 1
         if self.choose == "rule":
             chosen &= self._pays(weights.prior, expected, h, fraction)
-        kept = np.ascontiguousarray(np.where(chosen, parameter, 0.0))
+        controlled = np.ascontiguousarray(np.where(chosen, parameter, 0.0))
         if not self.remove_bias:
-            return Centre(kept)
+            return Centre(controlled)
         bias = self._bias(weights.prior, expected, chosen, h, fraction)
         if not np.all(np.isfinite(bias)):
             raise ValueError("remove_bias: a controlled component has no finite mean; take choose='rule'")
-        return Centre(kept, np.where(chosen, parameter / (parameter + bias), 1.0))
+        return Centre(controlled, np.where(chosen, parameter / (parameter + bias), 1.0))
 
     def _bias(self, prior: np.ndarray, count: np.ndarray, chosen: np.ndarray, h: float, fraction: float) -> np.ndarray:
         """Of the stationary mean, by the exact law of each component, or to second order if they are many."""

@@ -19,7 +19,7 @@ the boundary, where sparse components live, and the bias falls only as sqrt(h); 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,7 @@ class SGRLD(SimplexSampler):
     """
 
     step_size: Any
+    _: KW_ONLY
     parametrization: str = "expanded_mean"
 
     def __post_init__(self) -> None:

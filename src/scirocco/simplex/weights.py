@@ -111,7 +111,7 @@ class Weights:
             self.transition(theta, shape, pull, scale)
             self.time += time
             return
-        if not self.behind:  # from here on the expected totals are kept up by what changes
+        if not self.behind:  # from here on the expected totals follow what changes
             self._deviation, self.behind = self.theta.sum(axis=0) - self._prior_total, True
             self.clock[:] = self.time
         before = theta.sum(axis=0)
@@ -143,7 +143,7 @@ class Weights:
         self._prior_total = self._prior_total + alpha.sum()
 
     def redraw_totals(self, parameter: np.ndarray) -> None:
-        """Redraw each row's total from Gamma(sum of ``parameter``, categories x rows), the proportions kept.
+        """Redraw each row's total from Gamma(sum of ``parameter``, categories x rows); the proportions stay.
 
         A Dirichlet point is independent of its total. In a Gibbs scan the parameter changes from step to step, and a
         total that stays behind biases the chain: it must be drawn anew before each step.
@@ -171,20 +171,20 @@ class Weights:
     # Keeping.
 
     def copy(self) -> Weights:
-        """Weights that go their own way from here."""
+        """A copy with the same state, which shares nothing that changes."""
         new = copy.copy(self)
         new.unpack(self.pack())
         return new
 
     def pack(self) -> dict[str, np.ndarray]:
-        """Everything that changes, as arrays."""
+        """Everything that changes from step to step, as named arrays, for a checkpoint."""
         return {
             "theta": self.theta, "clock": self.clock, "deviation": self._deviation,
             "counters": np.array([self.calls, self.steps, self.behind]), "time": np.array(self.time),
         }  # fmt: skip
 
     def unpack(self, arrays: dict[str, np.ndarray]) -> None:
-        """The inverse of ``pack``."""
+        """Take the state from arrays that ``pack`` made."""
         if arrays["theta"].shape != self.theta.shape:
             raise ValueError(f"the saved weights have shape {arrays['theta'].shape}; expected {self.theta.shape}")
         self.theta, self.clock, self._deviation = (arrays[n].copy() for n in ("theta", "clock", "deviation"))

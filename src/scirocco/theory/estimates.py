@@ -18,7 +18,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scirocco.core.checks import require_count
+from scirocco.core.checks import numbers, real_number, require_count
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -39,7 +39,9 @@ class EstimateLaw:
     probabilities: Floats
 
     def __post_init__(self) -> None:
-        values, probabilities = (np.array(a, dtype=np.float64) for a in (self.values, self.probabilities))
+        values, probabilities = (
+            numbers(name, getattr(self, name)).astype(np.float64) for name in ("values", "probabilities")
+        )
         if values.ndim != 1 or not values.size:
             raise ValueError(f"values must have shape (k,) with k of at least 1; got {values.shape}")
         if probabilities.shape != values.shape:
@@ -81,7 +83,7 @@ class EstimateLaw:
     @classmethod
     def from_samples(cls, samples: ArrayLike) -> EstimateLaw:
         """The empirical law of estimates that were observed, e.g. of expected counts, which are not whole numbers."""
-        values = np.asarray(samples, dtype=np.float64)
+        values = numbers("samples", samples).astype(np.float64, copy=False)
         if not (values.size and np.all(np.isfinite(values) & (values > 0))):
             bad = int(np.sum(~(values > 0) | np.isinf(values)))
             raise ValueError(f"samples must be positive, finite and at least one; {bad} of {values.size} are not")
@@ -91,9 +93,7 @@ class EstimateLaw:
     @classmethod
     def exact(cls, parameter: float) -> EstimateLaw:
         """The full batch: a_hat is always the ``parameter``."""
-        if not (np.isfinite(parameter) and parameter > 0):
-            raise ValueError(f"parameter must be positive and finite; got {parameter!r}")
-        return cls(np.array([parameter], dtype=np.float64), np.ones(1))
+        return cls(np.array([real_number("parameter", parameter, least=0.0, open_end=True)]), np.ones(1))
 
     @property
     def mean(self) -> float:
@@ -126,8 +126,7 @@ def _check(size: int, count: int, batch_size: int, prior: float) -> None:
         require_count(name, value, least)
     if count > size:
         raise ValueError(f"count must be at most size, {size}; got {count!r}")
-    if not (np.isfinite(prior) and prior > 0):
-        raise ValueError(f"prior must be positive and finite; got {prior!r}")
+    real_number("prior", prior, least=0.0, open_end=True)
 
 
 def _normalised(ratios: Floats) -> Floats:

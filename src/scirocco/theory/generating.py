@@ -19,9 +19,11 @@ from numpy.polynomial import Chebyshev
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
-from scirocco.core.checks import real_array
+from scirocco.core.checks import numbers, real_number
 from scirocco.theory.estimates import EstimateLaw, Floats
 from scirocco.theory.kernels import Form, Kernel, coefficients, kernel_of, require_form, whole_steps
+
+MOST_STEPS = 10**7
 
 DEGREES = (32, 64, 128, 256, 512)
 """Degrees of the interpolation in ``mgf``, tried in turn until two of them agree."""
@@ -48,7 +50,9 @@ def mgf_given_path(
     2.884683
     """
     require_form(form, step_size)
-    path = np.asarray(estimates, dtype=np.float64)
+    if centre is not None:
+        real_number("centre", centre)
+    path = numbers("estimates", estimates).astype(np.float64, copy=False)
     if path.ndim != 1:
         raise ValueError(f"estimates must have shape (steps,); got {path.shape}")
     if not np.all(np.isfinite(path) & (path > 0)):
@@ -58,7 +62,7 @@ def mgf_given_path(
     if form == "main" and np.any(path <= 1):
         raise ValueError(f"estimates must be above 1 for the form 'main'; got {path.min()!r}")
     kept, _, scale = coefficients(path, step_size, form, 0.0 if centre is None else centre)
-    real_array("start", start, least=0.0)
+    real_number("start", start, least=0.0)
     _check_finite(kept)
     t = _arguments(s)
     finite, value = np.ones(t.shape, dtype=bool), np.zeros(t.shape)
@@ -93,10 +97,12 @@ def mgf(
     [ 0.0562  1.     23.8397]
     """
     kernel = kernel_of(law, step_size, form, centre)
-    real_array("start", start, least=0.0)
+    real_number("start", start, least=0.0)
     if np.ndim(steps):
         raise ValueError(f"steps must be one whole number; got an array of shape {np.shape(steps)}")
     count = int(whole_steps(steps))
+    if count > MOST_STEPS:
+        raise ValueError(f"steps must be at most {MOST_STEPS:,}, as the function is found step by step; got {count}")
     _check_finite(kernel.kept)
     t = _arguments(s)
     logs = (_log_product if form == "scir" else _log_mixture)(t.ravel(), kernel, count, start)
@@ -190,7 +196,7 @@ def _exponential(logs: Floats, log: bool) -> float | Floats:
 
 
 def _arguments(s: ArrayLike) -> Floats:
-    values = np.asarray(s, dtype=np.float64)
+    values = numbers("s", s).astype(np.float64, copy=False)
     if not np.all(np.isfinite(values)):
         raise ValueError(f"s must be finite; got {s!r}")
     return values

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import exprel
 
-from scirocco.core.checks import positive_array, require_choice
+from scirocco.core.checks import MOST, numbers, real_number, require_choice
 from scirocco.theory.estimates import EstimateLaw, Floats
 
 Form: TypeAlias = Literal["scir", "main", "alternative"]
@@ -51,6 +51,7 @@ def coefficients(estimates: Floats, step_size: float, form: Form, centre: float)
 
 def kernel_of(law: EstimateLaw, step_size: float, form: Form, centre: float | None) -> Kernel:
     """The step of a form, with the law's mean as the centre if none is given."""
+    require_law(law, centre)
     centre = law.mean if centre is None else centre
     if form == "main" and np.any(law.values <= 1):
         missing = float(law.probabilities[law.values <= 1].sum())
@@ -65,14 +66,26 @@ def kernel_of(law: EstimateLaw, step_size: float, form: Form, centre: float | No
 
 def whole_steps(steps: int | ArrayLike) -> NDArray[np.int64]:
     """Numbers of steps, which may be zero."""
-    counts = np.asarray(steps)
+    counts = numbers("steps", steps)
     if counts.dtype.kind not in "iu" or np.any(counts < 0):
         raise ValueError(f"steps must be whole numbers of at least 0; got {steps!r}")
+    if np.any(counts > MOST):
+        raise ValueError(f"steps must be at most 2^63 - 1; got {steps!r}")
     return counts.astype(np.int64)
+
+
+def require_law(law: EstimateLaw, centre: float | None) -> None:
+    """Reject what is no law, and a centre that is no number, though the form "scir" has no use for it."""
+    if not isinstance(law, EstimateLaw):
+        raise TypeError(
+            f"law must be an EstimateLaw, such as EstimateLaw.hypergeometric(...) or EstimateLaw.exact(parameter); "
+            f"got {type(law).__name__}"
+        )
+    if centre is not None:
+        real_number("centre", centre)
 
 
 def require_form(form: Form, step_size: float) -> None:
     """Reject a form that does not exist, and step sizes that are not one positive number."""
     require_choice("form", form, FORMS)
-    if positive_array("step_size", step_size).ndim:
-        raise ValueError(f"step_size must be one number; got {step_size!r}")
+    real_number("step_size", step_size, least=0.0, open_end=True)

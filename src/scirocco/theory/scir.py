@@ -35,9 +35,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import gammainc
 
-from scirocco.core.checks import positive_array, real_array
+from scirocco.core.checks import positive_array, real_array, real_number, require_choice
 from scirocco.theory.estimates import EstimateLaw, Floats
-from scirocco.theory.kernels import Form, Kernel, kernel_of, require_form, whole_steps
+from scirocco.theory.kernels import FORMS, Form, Kernel, kernel_of, require_form, require_law, whole_steps
 
 
 class Moments(NamedTuple):
@@ -166,7 +166,9 @@ def largest_step_size(law: EstimateLaw, inflation: float, form: Form = "scir", c
     >>> print(round(largest_step_size(law, 0.1), 4), round(largest_step_size(law, 0.1, "alternative"), 4))
     0.0022 0.1084
     """
-    allowed = float(positive_array("inflation", inflation))
+    allowed = real_number("inflation", inflation, least=0.0, open_end=True)
+    require_law(law, centre)
+    require_choice("form", form, FORMS)
     if form == "scir":
         return float(scir_step_size(law.mean, law.variance, allowed))
 
@@ -194,6 +196,7 @@ def prefers_control_variate(law: EstimateLaw, step_size: float, centre: float | 
     >>> [prefers_control_variate(EstimateLaw.hypergeometric(1000, c, 10, prior=0.1), step) for c in counts]
     [False, False, True, True, True]
     """
+    require_law(law, centre)
     if (law.mean if centre is None else centre) <= 1:
         return False
     bias, variance = _stationary(law, step_size, "alternative", centre)
@@ -223,7 +226,7 @@ def _stationary(law: EstimateLaw, step_size: float, form: Form, centre: float | 
 
 
 def _advanced(recursion: _Recursion, a: float, steps: int | ArrayLike, start: float) -> Moments:
-    real_array("start", start, least=0.0)
+    real_number("start", start, least=0.0)
     counts = whole_steps(steps)
     drift, pull, damping, source = recursion
     # The step of (1, x, x^2, V) is the identity plus this.

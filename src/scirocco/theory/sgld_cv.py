@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from scirocco.core.checks import positive_array, real_array, require_count
+from scirocco.core.checks import real_number, require_count
 
 ALPHA = 7 * math.sqrt(2) / 6
 
@@ -35,13 +35,13 @@ class Settings:
 
 def _require(m: float, M: float, d: int, **errors: float) -> float:
     """Check what all of them take; the ratio R."""
-    positive_array("m", m)
-    positive_array("M", M)
+    real_number("m", m, least=0.0, open_end=True)
+    real_number("M", M, least=0.0, open_end=True)
     require_count("d", d)
     if m > M:
         raise ValueError(f"M, the largest curvature, must not be below m, the smallest; got M={M!r}, m={m!r}")
     for name, value in errors.items():
-        real_array(name, value, least=0.0)
+        real_number(name, value, least=0.0)
     return M / m
 
 
@@ -57,7 +57,7 @@ def wasserstein_bound(
     0.005
     """
     _require(m, M, d, start_error=start_error, centre_error=centre_error)
-    positive_array("step_size", step_size)
+    real_number("step_size", step_size, least=0.0, open_end=True)
     require_count("batch_size", batch_size)
     require_count("steps", steps, least=0)
     contraction = 2 * step_size**2 * M**2 / batch_size + (1 - m * step_size) ** 2
@@ -81,7 +81,7 @@ def sufficient_settings(
     >>> sufficient_settings(0.5, m=10.0, M=20.0, d=2, start_error=0.1, centre_error=0.1)
     Settings(step_size=1.793686224489796e-05, batch_size=1, steps=21583)
     """
-    positive_array("accuracy", accuracy)
+    real_number("accuracy", accuracy, least=0.0, open_end=True)
     ratio = _require(m, M, d, start_error=start_error, centre_error=centre_error)
     # In units of 1/m the step size may be at most n/(2R^2 + n), ``smooth`` and n / ``noise``.
     smooth = accuracy**2 / (64 * ratio**2 * ALPHA**2 * d)
@@ -95,7 +95,7 @@ def sufficient_settings(
 
 def cost_bound(accuracy: float, *, m: float, M: float, d: int, start_error: float, centre_error: float) -> float:
     """A bound on the examples, Kn, that reach W_2 <= ``accuracy`` / sqrt(m)."""
-    positive_array("accuracy", accuracy)
+    real_number("accuracy", accuracy, least=0.0, open_end=True)
     ratio = _require(m, M, d, start_error=start_error, centre_error=centre_error)
     slow = max(2 * ratio**2 + 1, 64 * ratio**2 * ALPHA**2 * d / accuracy**2)
     many = 64 * ratio**2 / accuracy**2 / slow
@@ -112,7 +112,7 @@ def optimisation_steps(error: float, *, m: float, gradient_bound: float) -> int:
     >>> optimisation_steps(0.1, m=10.0, gradient_bound=50.0)
     1000
     """
-    positive_array("error", error)
-    positive_array("m", m)
-    positive_array("gradient_bound", gradient_bound)
+    real_number("error", error, least=0.0, open_end=True)
+    real_number("m", m, least=0.0, open_end=True)
+    real_number("gradient_bound", gradient_bound, least=0.0, open_end=True)
     return math.ceil(4 * gradient_bound**2 / (m**2 * error))

@@ -67,7 +67,7 @@ class Tuned(NamedTuple):
 
     @property
     def sampler(self) -> Any:
-        """With its step size, in the coordinates of the curvature."""
+        """The sampler with its step size, in the coordinates of the curvature."""
         return self.kernel.sampler
 
     @property
@@ -77,7 +77,7 @@ class Tuned(NamedTuple):
 
     @property
     def batch_size(self) -> int:
-        """Rows of a minibatch."""
+        """The number of rows of a minibatch."""
         return self.kernel.batch_size
 
 
@@ -277,12 +277,12 @@ class Noise(NamedTuple):
 
     @property
     def mean(self) -> float:
-        """Over the parameters."""
+        """The mean over the parameters."""
         return float(np.mean(self.values))
 
     @property
     def median(self) -> float:
-        """A typical value."""
+        """The median over the parameters, a typical value."""
         return float(np.median(self.values))
 
 

@@ -39,7 +39,7 @@ BATCHES = (1, 4)  # times the batch size
 ROUNDS, FIRST = 3, 500  # halvings, and gradient steps of the first round, twice as many in each that follows
 EQUAL = 1.25  # ratio of discrepancies that so few draws cannot tell from 1
 FARTHEST = 1e8  # no parameter is so large: the chain is lost, if not yet infinite
-DRAWS, SCORES, PROBES = 100, 8, 16  # kept of a round; minibatches for each score; minibatches for the noise
+DRAWS, SCORES, PROBES = 100, 8, 16  # recorded of a round; minibatches for each score; minibatches for the noise
 
 
 class _Arm(NamedTuple):

@@ -51,7 +51,7 @@ class Units(NamedTuple):
 
 
 def units(target: Target, mode: Params, held: Params, seed: int) -> Units:
-    """D and what is left of the curvature."""
+    """The scale D of the posterior around the mode, and what is left of the curvature in its units."""
     geometry = target.geometry
     around, here = chart(target, mode, weight=0.0)
     flat = ravel_pytree(here)[0]
@@ -93,7 +93,7 @@ def ravel_host(tree: Params) -> np.ndarray:
 
 
 def unravel_host(flat: np.ndarray, like: Params) -> Params:
-    """The inverse."""
+    """A vector as a tree with the shapes of ``like``: the inverse of ``ravel_host``."""
     leaves, structure = jax.tree.flatten(like)
     parts = np.split(flat, np.cumsum([leaf.size for leaf in leaves])[:-1])
     return jax.tree.unflatten(structure, [p.reshape(leaf.shape) for p, leaf in zip(parts, leaves, strict=True)])

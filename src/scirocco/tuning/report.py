@@ -32,7 +32,7 @@ class Trial:
 @part
 @dataclass(frozen=True)
 class Tuning:
-    """What was chosen and why."""
+    """What the search for a step size chose, and why."""
 
     step_size: float
     limit: float

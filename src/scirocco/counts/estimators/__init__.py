@@ -6,27 +6,31 @@ from typing import Any
 
 from scirocco.core.checks import require_choice
 from scirocco.counts.estimators.base import CountEstimator
-from scirocco.counts.estimators.centred import Centred
-from scirocco.counts.estimators.control_variate import ControlVariate
-from scirocco.counts.estimators.kept import Kept, Stale
-from scirocco.counts.estimators.plain import Plain
+from scirocco.counts.estimators.centred import CentredCounts
+from scirocco.counts.estimators.control_variate import ControlVariateCounts
+from scirocco.counts.estimators.kept import KeptCounts, StaleCounts
+from scirocco.counts.estimators.plain import PlainCounts
 from scirocco.counts.estimators.running import RunningCounts
-from scirocco.counts.estimators.saga import SAGA
+from scirocco.counts.estimators.saga import SAGACounts
 from scirocco.simplex import SCIRCV, Natural, SimplexSampler
 
 __all__ = [
-    "SAGA",
-    "Centred",
-    "ControlVariate",
+    "CentredCounts",
+    "ControlVariateCounts",
     "CountEstimator",
-    "Kept",
-    "Plain",
+    "KeptCounts",
+    "PlainCounts",
     "RunningCounts",
-    "Stale",
+    "SAGACounts",
+    "StaleCounts",
     "chosen_estimator",
 ]
 
-NAMES: dict[str, CountEstimator] = {"plain": Plain(), "control_variate": ControlVariate(), "saga": SAGA()}
+NAMES: dict[str, CountEstimator] = {
+    "plain": PlainCounts(),
+    "control_variate": ControlVariateCounts(),
+    "saga": SAGACounts(),
+}
 
 
 def chosen_estimator(wanted: Any, sampler: SimplexSampler) -> CountEstimator:
@@ -42,4 +46,4 @@ def chosen_estimator(wanted: Any, sampler: SimplexSampler) -> CountEstimator:
             f"estimator={wanted!r} needs a sampler on natural parameters, such as simplex.Natural(SGLD(...)): its "
             f"counts can be negative. Got sampler={sampler!r}"
         )
-    return Centred(sampler) if isinstance(sampler, SCIRCV) and type(wanted) is Plain else wanted
+    return CentredCounts(sampler) if isinstance(sampler, SCIRCV) and type(wanted) is PlainCounts else wanted

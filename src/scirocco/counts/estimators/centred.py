@@ -25,7 +25,7 @@ from scirocco.simplex.base import Centre, Counts, State
 
 
 @dataclass(frozen=True)
-class Centred(CountEstimator):
+class CentredCounts(CountEstimator):
     """Plain counts, and the centre that ``sampler`` asks for."""
 
     sampler: SCIRCV

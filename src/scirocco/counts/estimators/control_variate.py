@@ -21,7 +21,7 @@ from scirocco.simplex.base import Counts, State
 
 
 @dataclass(frozen=True)
-class ControlVariate(CountEstimator):
+class ControlVariateCounts(CountEstimator):
     """Differences from the counts at a fixed point, the one that the chain starts from."""
 
     signed = True

@@ -1,13 +1,13 @@
 """Counts of assignments that are kept: each observation has a code, which is data, and a label, which is not.
 
-    Kept     table[code, label] counts all observations: exact at all times
-    Stale    estimate = table + (N/n) sum_{i in S} (z_i new - z_i old)
+    KeptCounts     table[code, label] counts all observations: exact at all times
+    StaleCounts    estimate = table + (N/n) sum_{i in S} (z_i new - z_i old)
 
-With ``Kept`` a step of a sampler is a step of a Gibbs sampler, however small the minibatch: no stochastic-gradient
-error at all. ``Stale`` is for labels that are kept but old: it looks ahead to what the counts would be if every label
-were renewed as those of the minibatch were, as SAGA does. Its estimate is unbiased for them and has no variance once
-nothing changes any more. It can fall below 0, where no Dirichlet parameter can follow; such entries are set to 0, and
-``clipped`` says how many there were.
+With ``KeptCounts`` a step of a sampler is a step of a Gibbs sampler, however small the minibatch: no error of
+stochastic gradients at all. ``StaleCounts`` is for labels that are kept but old: it looks ahead to what the counts
+would be if every label were renewed as those of the minibatch were, as SAGA does. Its estimate is unbiased for them and
+has no variance once nothing changes any more. It can fall below 0, where no Dirichlet parameter can follow; such
+entries are set to 0, and ``clipped`` says how many there were.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def _relabel(codes: Any, labels: Any, chosen: Any, new: Any, table: Any, totals:
         totals[labels[i]] += 1
 
 
-class Kept:
+class KeptCounts:
     """Labels of all observations and their counts.
 
     ``labels`` is an array of small whole numbers that a kernel may change in place, and then says so by ``moved``.
     Without ``labels`` nothing is counted yet: fill them in from the beginning and say so by ``add``. ``table`` is
     categories x rows, with empty columns up to ``width`` for kernels that want rows of a certain length.
 
-    >>> kept = Kept(codes=[0, 1, 1, 2], labels=[0, 0, 0, 1], rows=2, categories=3)
+    >>> kept = KeptCounts(codes=[0, 1, 1, 2], labels=[0, 0, 0, 1], rows=2, categories=3)
     >>> kept.relabel([1, 2], [1, 0])
     >>> kept.counts.values
     array([[1., 1., 0.],
@@ -121,10 +121,10 @@ class Kept:
         _relabel(self.codes, self.labels, chosen, new, self.table, self.totals)
 
 
-class Stale(Kept):
+class StaleCounts(KeptCounts):
     """Counts that look ahead from old labels, with the labels of a minibatch as a guide.
 
-    >>> stale = Stale(codes=[0, 0, 0, 0], labels=[0, 0, 0, 0], rows=2, categories=1)
+    >>> stale = StaleCounts(codes=[0, 0, 0, 0], labels=[0, 0, 0, 0], rows=2, categories=1)
     >>> stale.estimate([0, 1], [0, 1]).values.T                # one of two has changed: so would two of four
     array([[2., 2.]])
     >>> stale.counts.values.T                                  # what is kept

@@ -16,7 +16,7 @@ from scirocco.simplex.base import Counts, State
 
 
 @dataclass(frozen=True)
-class Plain(CountEstimator):
+class PlainCounts(CountEstimator):
     """Counts of the minibatch, scaled up; categories that it does not have are not named."""
 
     def counts(self, local: LocalStep, batch: Minibatch, state: State) -> Counts:

@@ -21,7 +21,7 @@ from scirocco.simplex.base import Counts, State
 
 
 @dataclass(frozen=True)
-class SAGA(CountEstimator):
+class SAGACounts(CountEstimator):
     """Differences from what each observation had when it was last seen."""
 
     signed = True

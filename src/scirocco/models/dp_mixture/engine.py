@@ -2,30 +2,55 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
+from scirocco.counts.chains import Chain
 from scirocco.counts.passes import PassEngine
+from scirocco.models.dp_mixture.clusters import Clusters
+from scirocco.models.dp_mixture.partition import PartitionLaw
 from scirocco.models.dp_mixture.split_merge import MERGED, MERGES, SPLIT, SPLITS
 from scirocco.run.second_half import Values
-from scirocco.run.store import Variable
-from scirocco.run.trace import STATS
+from scirocco.run.store import STATS, Variable
 
 LABELS, SIZES, COUNTS, BASE = "labels", "sizes", "counts", "base"
 NUMBER, CONCENTRATION, DENSITY = "n_clusters", "concentration", "log_density"
 ACCEPTED = f"{STATS}moves_accepted"
 
 
-class MixtureEngine(PassEngine):
+class MixtureChain(Chain):
+    """A chain of partitions: rows in ``clusters`` with the law ``partition``, and the ``tally`` of its moves."""
+
+    kept: bool
+    """Whether counts are those of all allocations."""
+
+    clusters: Clusters
+    partition: PartitionLaw
+    tally: np.ndarray
+
+    @abstractmethod
+    def labels(self) -> np.ndarray:
+        """Clusters of all rows in their own order, the largest first."""
+
+    @abstractmethod
+    def statistics(self) -> tuple[np.ndarray, np.ndarray]:
+        """Sizes and counts (cluster, feature) in the order of ``labels``; weights and proportions if not kept."""
+
+    @abstractmethod
+    def finish_search(self) -> None:
+        """End the search for a start with what it has."""
+
+
+class MixtureEngine(PassEngine[MixtureChain]):
     """Chain number ``number``; ``make`` gives its sampler at the start.
 
     With ``kept`` allocations sizes and counts of the clusters are stored, otherwise their weights and proportions.
     """
 
     def __init__(
-        self, make: Callable[[], Any], number: int, *, draws: int, passes: float, rows: int, features: int,
+        self, make: Callable[[], MixtureChain], number: int, *, draws: int, passes: float, rows: int, features: int,
         entries: int, kept: bool,
     ) -> None:  # fmt: skip
         small, whole = np.dtype(np.float64), np.dtype(np.int32)
@@ -37,7 +62,7 @@ class MixtureEngine(PassEngine):
             LABELS: Variable((rows,), whole, ("row",)),
             SIZES: Variable((), np.dtype(np.int64) if kept else small, ragged=True),
             COUNTS: Variable((features,), whole if kept else small, ragged=True),
-            ACCEPTED: Variable((), small),
+            ACCEPTED: Variable((), small, role="stats"),
         }
         super().__init__(make, number, variables, draws=draws, passes=passes, tokens=entries)
 

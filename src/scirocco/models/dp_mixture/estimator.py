@@ -9,37 +9,50 @@ The posterior of the partition is sampled: draws have different numbers of clust
 from __future__ import annotations
 
 import time
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
 
 from scirocco.core.checks import positive_array, require_choice, require_count
-from scirocco.core.compiled import available_threads
 from scirocco.corpora.documents import Documents
 from scirocco.corpora.store import Corpus
+from scirocco.models.count_model import AUTO, CountModel, SamplerChoice
 from scirocco.models.dp_mixture import storage
+from scirocco.models.dp_mixture.agreement import ChainAgreement
 from scirocco.models.dp_mixture.base_measure import WAYS
-from scirocco.models.dp_mixture.components import COMPONENTS, Component
+from scirocco.models.dp_mixture.components import COMPONENTS, Component, Encoding
+from scirocco.models.dp_mixture.draws import MixtureDraws
 from scirocco.models.dp_mixture.fitting import IN_MEMORY, STICKS, fit_mixture, keeps, partition_law
-from scirocco.models.dp_mixture.results import Found, Results
-from scirocco.models.dp_mixture.search import STARTS
-from scirocco.models.dp_mixture.snapshots import log_predictive
+from scirocco.models.dp_mixture.predictive import Snapshot, log_predictive
+from scirocco.models.dp_mixture.profiles import profiles
+from scirocco.models.dp_mixture.search import STARTS, Start
 from scirocco.models.dp_mixture.stream import Stream
-from scirocco.models.home import Home
-from scirocco.models.inputs import COUNTS, names_of, refuse_text
+from scirocco.models.fit_location import FitLocation
+from scirocco.models.inputs import COUNTS, names_of, refuse_text, validate_data
+from scirocco.partitions import CredibleBall, PointPartition
+from scirocco.partitions.draws import (
+    PartitionDraws,
+    by_rank,
+    entropy_in_bits,
+    number_probabilities,
+    size_intervals,
+)
+from scirocco.partitions.losses import LOSSES
 from scirocco.run.trace import Summary, table_of
 from scirocco.simplex import SCIRCV, Exact, SimplexSampler
 
-SAMPLERS = ("auto", *IN_MEMORY, *STICKS)
+if TYPE_CHECKING:
+    import pandas as pd
+
+SAMPLERS = (AUTO, *IN_MEMORY, *STICKS)
 ALLOCATIONS = ("auto", "kept", "estimated")
 PRIORS = ("dp", "mfm")
 SEVERAL_THREADS = 10**7  # entries from which "auto" takes the sampler that uses them
 
 
-class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
+class DirichletProcessMixture(CountModel):
     """A Dirichlet process mixture of counts or of tables of categories.
 
     Parameters
@@ -66,8 +79,9 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
     start : where the search begins: "one" cluster, rows that join one by one ("sequential"), "random" clusters, or an
         array of labels.
     search : look for a good start; otherwise sampling begins right at ``start``.
-    max_iter : passes over the rows.
-    max_seconds : time budget of ``fit``, which then stops with what it has; None for none.
+    max_iter : passes over the rows, at most. None: as many as ``max_seconds`` allows, 300 if that is None too.
+    max_seconds : time budget of ``fit``, which then stops with what it has; None for none. If both budgets are given,
+        both bind.
     n_chains : independent chains.
     n_draws : draws to keep from each chain; None for 100, or as many as take 256 MB for very many rows.
     loss : of the point partition, "vi" (variation of information) or "binder".
@@ -84,6 +98,7 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
     trace_ : the run: draws, those of changing size in ``trace_.ragged``, statistics; not after ``load``.
     sampler_ : the sampler that ran: "auto" decided.
     n_iter_ : passes that were made.
+    ended_ : which budget ended the fit; ``summary`` says so too.
     seconds_ : time that ``fit`` took.
 
     >>> import numpy as np, scirocco as sc
@@ -94,15 +109,20 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
     (2, array([0, 1]))
     """
 
-    n_features_in_: int
-    _stream: Stream | None
+    default_passes: ClassVar[int] = 300
+    _facts: ClassVar[tuple[str, ...]] = (*CountModel._facts, "n_features_in_", "rows_seen_")
+
+    encoding_: Encoding
+    rows_seen_: int
+    _found: MixtureDraws
+    _stream: Stream | None = None
 
     def __init__(
         self, component: Any = "multinomial", *, base: Any = 0.1, learn_base: Any = False,
         concentration: float | None = None, concentration_prior: tuple[float, float] = (1.0, 1.0),
         n_components_prior: str = "dp", sampler: Any = "auto", stick_sampler: Any = None, allocations: str = "auto",
         batch_size: int | None = None, split_merge: bool = True, start: Any = "one", search: bool = True,
-        max_iter: int = 300, max_seconds: float | None = None, n_chains: int = 1, n_draws: int | None = None,
+        max_iter: int | None = None, max_seconds: float | None = None, n_chains: int = 1, n_draws: int | None = None,
         loss: str = "vi", n_jobs: int | None = None, random_state: Any = None, verbose: bool = False,
     ) -> None:  # fmt: skip
         self.component = component
@@ -139,32 +159,19 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
 
     # Fitting.
 
-    def fit(self, X: Any, y: Any = None, *, path: str | Path | None = None) -> DirichletProcessMixture:
-        """Sample the partitions of rows of counts or of a table.
-
-        With a ``path`` draws and checkpoints go to that folder, and ``scirocco.resume(path, X)`` goes on with a fit
-        that was interrupted or killed, bit for bit.
-        """
-        return self._fit(X, y, Home.of(path))
-
-    def _fit(self, X: Any, y: Any, home: Home) -> DirichletProcessMixture:
-        del y
-        began = time.perf_counter()
+    def _read(self, X: Any, choice: SamplerChoice) -> tuple[Documents, SamplerChoice]:
         rows = self._rows(X, reset=True)
         self._settings(rows)
-        kind = self.sampler
-        if isinstance(kind, str) and home.meta is not None:
-            kind = home.meta["sampler"]  # "auto" was decided when the run began
-        elif isinstance(kind, str) and kind == "auto":
-            kind = "collapsed" if rows.words.size < SEVERAL_THREADS else "gibbs"
+        if choice.name == AUTO:
+            choice = SamplerChoice("collapsed" if rows.words.size < SEVERAL_THREADS else "gibbs")
         _require_countable(rows.word_counts())
         if not rows.tokens:
             raise ValueError("there is nothing in the rows: every count is 0, or every entry is missing")
-        fit_mixture(self, rows, kind, home)
-        self._stream = None
-        self.sampler_, self.rows_seen_ = kind if isinstance(kind, str) else type(kind).__name__, rows.size
-        self.seconds_ = time.perf_counter() - began
-        return self
+        return rows, choice
+
+    def _run(self, data: Documents, choice: SamplerChoice, location: FitLocation) -> None:
+        fit_mixture(self, data, choice, location)
+        self._stream, self.rows_seen_ = None, data.size
 
     def partial_fit(self, X: Any, y: Any = None) -> DirichletProcessMixture:
         """One minibatch of a stream: its rows are allocated given the clusters of all rows before, and then forgotten.
@@ -179,9 +186,9 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
         fitted = hasattr(self, "_found")
         rows = self._rows(X, reset=not fitted)
         self._settings(None if fitted else rows)
-        if not (isinstance(self.sampler, str) and self.sampler in ("auto", "collapsed")) or self.n_chains > 1:
+        if SamplerChoice.of(self.sampler).name not in (AUTO, "collapsed") or self.n_chains > 1:
             raise ValueError("partial_fit has one collapsed chain: leave sampler and n_chains as they are")
-        stream = getattr(self, "_stream", None) or self._begun_stream()
+        stream = self._stream or self._begun_stream()
         rows = _only(rows, self.encoding_.counted)
         before = 0 if stream.tables is None else stream.tables.counts.sum(axis=1, dtype=np.int64)
         _require_countable(before + rows.word_counts())
@@ -191,13 +198,13 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
         rank[order] = np.arange(order.size)
         self._stream, self.rows_seen_ = stream, stream.rows_seen
         self._keep(
-            Found(
+            MixtureDraws(
                 rank[labels][None, None], np.array([[float(order.size)]]), np.array([[stream.partition.concentration]]),
                 stream.law.base[None, None], [[stream.tables.sizes[order].astype(np.int64)]],
                 [[np.ascontiguousarray(stream.tables.counts[:, order].T)]], stream=True,
             )
         )  # fmt: skip
-        self.__dict__.pop("trace_", None)
+        self._forget("trace_", "ended_")
         self.sampler_, self.n_iter_ = "collapsed", 1.0
         self.seconds_ = (self.seconds_ if fitted else 0.0) + time.perf_counter() - began
         return self
@@ -207,7 +214,7 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
         law, counted = self.encoding_.law(self.base), self.encoding_.counted
         concentration = float(self._found.concentration[0, -1]) if hasattr(self, "_found") else None
         stream = Stream(
-            law, counted, partition_law(self, concentration), seed=Home().seed(self.random_state),
+            law, counted, partition_law(self, concentration), seed=FitLocation().seed(self.random_state),
             threads=self._threads, learn_base=self._base_way,
         )  # fmt: skip
         if hasattr(self, "_found"):
@@ -218,7 +225,7 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
             stream.batches = 1
         return stream
 
-    def _keep(self, found: Found) -> None:
+    def _keep(self, found: MixtureDraws) -> None:
         """The draws of a fit."""
         self._found, self.posterior_ = found, found.posterior()
 
@@ -260,26 +267,21 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
 
     def _settings(self, rows: Documents | None) -> None:
         """Check everything that ``__init__`` only stored; labels to start from only where there are ``rows``."""
-        for name in ("max_iter", "n_chains"):
-            require_count(name, getattr(self, name))
-        for name in ("batch_size", "n_draws"):
-            if getattr(self, name) is not None:
-                require_count(name, getattr(self, name))
-        for name in ("concentration", "max_seconds"):
-            value = getattr(self, name)
-            if value is not None and positive_array(name, value).ndim:
-                raise ValueError(f"{name} must be one number; got an array")
+        self._require_run()
+        if self.n_draws is not None:
+            require_count("n_draws", self.n_draws)
+        if self.concentration is not None and positive_array("concentration", self.concentration).ndim:
+            raise ValueError("concentration must be one number; got an array")
         if positive_array("concentration_prior", self.concentration_prior).shape != (2,):
             raise ValueError(f"concentration_prior must be a shape and a rate; got {self.concentration_prior!r}")
         self._require_sampler()
         require_choice("n_components_prior", self.n_components_prior, PRIORS)
-        require_choice("loss", self.loss, ("vi", "binder"))
-        if self.n_jobs not in (None, -1):
-            require_count("n_jobs", self.n_jobs)
-        if isinstance(self.start, str):
-            require_choice("start", self.start, STARTS)
+        require_choice("loss", self.loss, LOSSES)
+        start = Start.of(self.start)
+        if start.labels is None:
+            require_choice("start", start.name, STARTS)
         elif rows is not None:
-            labels = np.asarray(self.start)
+            labels = start.labels
             if labels.shape != (rows.size,) or labels.dtype.kind not in "iu" or labels.min() < 0:
                 raise ValueError(
                     f"start must be one of {', '.join(STARTS)} or a label from 0 on for each of {rows.size} rows"
@@ -289,17 +291,12 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
         self.encoding_.law(self.base)
 
     def _require_sampler(self) -> None:
-        if isinstance(self.sampler, str):
-            require_choice("sampler", self.sampler, SAMPLERS)
-        elif not isinstance(self.sampler, SimplexSampler):
-            raise TypeError(
-                f"sampler must be one of {', '.join(SAMPLERS)} or a simplex sampler such as sc.SCIR(0.1); got "
-                f"{self.sampler!r}"
-            )
+        choice = SamplerChoice.of(self.sampler)
+        choice.require(SAMPLERS, (SimplexSampler,), " or a simplex sampler such as sc.SCIR(0.1)")
         require_choice("allocations", self.allocations, ALLOCATIONS)
         if self.stick_sampler is not None and not isinstance(self.stick_sampler, SimplexSampler):
             raise TypeError(f"stick_sampler must be a simplex sampler such as sc.SCIR(0.1); got {self.stick_sampler!r}")
-        if isinstance(self.sampler, str) and self.sampler in ("auto", *IN_MEMORY):
+        if choice.name in (AUTO, *IN_MEMORY):
             if self.allocations == "estimated":
                 raise ValueError("estimated allocations need sampler='scir', 'scir_cv' or 'sgrld'")
             return
@@ -310,23 +307,12 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
                 f"sampler={self.sampler!r} has sticks of a Dirichlet process and a fixed base measure: take "
                 "'collapsed' or 'gibbs' for 'mfm' and learn_base"
             )
-        exact = (isinstance(self.sampler, str) and self.sampler == "slice") or isinstance(self.sampler, Exact)
-        if exact and not keeps(self, self.sampler):
+        exact = choice.name == "slice" or isinstance(choice.given, Exact)
+        if exact and not keeps(self, choice):
             raise ValueError("exact draws need allocations='kept'")
-        for own in (self.sampler, self.stick_sampler):
+        for own in (choice.given, self.stick_sampler):
             if isinstance(own, SCIRCV) and own.recentre_every is None:
                 raise ValueError("SCIRCV needs recentre_every in a mixture: the counts its centre stands for change")
-
-    @property
-    def _threads(self) -> int:
-        return available_threads() if self.n_jobs in (None, -1) else int(self.n_jobs)
-
-    def _fixed_seed(self) -> int:
-        """Asking twice gives the same answer."""
-        return int(self.random_state) if isinstance(self.random_state, int | np.integer) else 0
-
-    def _partition_law(self, concentration: float) -> Any:
-        return partition_law(self, concentration)
 
     # Using.
 
@@ -345,7 +331,7 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
         otherwise the others are scaled to sum to 1.
         """
         check_is_fitted(self, "posterior_")
-        found = self._shares(self._rows(X, reset=False))
+        found = self._shares(X)
         if unseen:
             return found
         known = found[:, :-1]
@@ -371,19 +357,111 @@ class DirichletProcessMixture(Results, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "posterior_")
         values = np.stack([self._found.number, self._found.concentration], axis=2)
         found = table_of(values, ["n_clusters", "concentration"])
-        return Summary(found.table, self.agreement_, found.note)
+        return Summary(found.table, self.agreement_, self._noted(found.note))
+
+    # What its draws say.
+
+    @property
+    def _drawn(self) -> MixtureDraws:
+        if "_found" not in self.__dict__:  # as scikit-learn has it; hasattr is then False
+            raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet: call fit first")
+        return self._found
+
+    @property
+    def _partitions(self) -> PartitionDraws:
+        """Draws of the clusters of the training rows."""
+        if self._drawn.stream:
+            raise ValueError("a stream forgets its rows: there are no draws of their clusters; call fit, or give X")
+        return PartitionDraws(self._drawn.draws, self._fixed_seed(), n_jobs=self._threads)
+
+    @property
+    def _snapshots(self) -> list[Snapshot]:
+        found = self._drawn
+        made: list[Snapshot] = found.once(
+            "snapshots",
+            lambda: found.snapshots(self.encoding_, lambda concentration: partition_law(self, concentration)),
+        )
+        return made
+
+    def _shares(self, X: Any) -> np.ndarray:
+        """The probability of each cluster of the point partition and, last, of one not seen yet."""
+        rows = self._rows(X, reset=False)
+        return self._drawn.shares(self._snapshots, self.labels_, rows, self._threads)
+
+    def cluster_numbers(self, *, least: int = 1) -> pd.Series:
+        """The posterior of the number of clusters with at least ``least`` rows: probabilities by number."""
+        return number_probabilities(self._drawn.rows_by_cluster(), least)
+
+    def cluster_sizes(self, *, level: float = 0.9) -> pd.DataFrame:
+        """The posterior of the sizes, the largest cluster first: mean and credible interval of each rank."""
+        sizes = by_rank(self._drawn.rows_by_cluster())
+        return size_intervals(sizes, level, "rank").assign(present=(sizes > 0).mean(axis=0))
+
+    def point_partition(self, *, loss: str | None = None, n_starts: int = 4) -> PointPartition:
+        """The partition of the training rows nearest to all draws; see ``partitions.point_partition``.
+
+        Of more than 10,000 rows a sample is searched, and the others join the cluster that theirs in the draws lie in.
+        """
+        return self._partitions.point(loss=self.loss if loss is None else loss, n_starts=n_starts)
+
+    @property
+    def labels_(self) -> np.ndarray:
+        """The cluster of each training row in the point partition, the largest first; sought when first asked for.
+
+        After ``partial_fit`` that of each row of the last minibatch.
+        """
+        found = self._drawn
+        return np.asarray(
+            found.once("labels", lambda: found.labels[0, 0] if found.stream else self.point_partition().labels)
+        )
+
+    @property
+    def n_clusters_(self) -> int:
+        """Clusters of the point partition."""
+        return int(self._drawn.number[0, 0]) if self._drawn.stream else int(self.labels_.max()) + 1
+
+    def credible_ball(self, *, level: float = 0.95, loss: str | None = None) -> CredibleBall:
+        """How far from the point partition the draws are; see ``partitions.credible_ball``."""
+        return self._partitions.ball(self.labels_, level=level, loss=self.loss if loss is None else loss)
+
+    def co_clustering(self, rows: Any) -> np.ndarray:
+        """How often pairs of some training rows are in one cluster, (row, row): of some, since all would be N x N."""
+        return self._partitions.co_clustering(rows)
+
+    def entropy(self, X: Any = None) -> np.ndarray:
+        """How unsure each row's cluster is, in bits: of the training rows, or of others."""
+        if X is None:
+            return self._partitions.entropy(self.labels_)
+        check_is_fitted(self, "posterior_")
+        return entropy_in_bits(self._shares(X))
+
+    def profiles(self, n: int = 10, *, level: float = 0.9, by: str = "distinctive") -> pd.DataFrame:
+        """The ``n`` first features of each cluster of the point partition, with credible intervals.
+
+        ``by`` "distinctive" has those first that tell the cluster from the rest, by their share of the Kullback-Leibler
+        divergence, "mean" the most frequent. ``lift`` is the mean over that of all other rows. Intervals contain the
+        uncertainty of the parameters and of who belongs to the cluster.
+        """
+        return profiles(
+            self._drawn, self._snapshots, self.encoding_, self.labels_, self.n_clusters_, n=n, level=level, by=by,
+            seed=self._fixed_seed(),
+        )  # fmt: skip
+
+    @property
+    def agreement_(self) -> ChainAgreement:
+        """Whether the chains find the same partitions; printed as a report."""
+        found: ChainAgreement = self._drawn.once(
+            "agreement", lambda: ChainAgreement.of(self._drawn, self._fixed_seed())
+        )
+        return found
 
     # Keeping.
 
-    def save(self, path: str | Path) -> None:
-        """Write the fitted model to one file, arrays and JSON; nothing is pickled."""
-        check_is_fitted(self, "posterior_")
-        storage.write(self, Path(path))
+    def _packed(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        return storage.packed(self)
 
-    @classmethod
-    def load(cls, path: str | Path) -> DirichletProcessMixture:
-        """A model written by ``save``."""
-        return storage.read(cls, Path(path))
+    def _restore(self, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        storage.restore(self, meta, arrays)
 
 
 def _require_countable(counts: np.ndarray) -> None:

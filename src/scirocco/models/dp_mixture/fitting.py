@@ -5,21 +5,35 @@ from __future__ import annotations
 import warnings
 import zlib
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from scirocco.core.seeds import Purpose, generator
 from scirocco.corpora.documents import Documents
-from scirocco.models.dp_mixture.engine import BASE, CONCENTRATION, COUNTS, LABELS, NUMBER, SIZES, MixtureEngine
-from scirocco.models.dp_mixture.memory import Blocked, Collapsed
+from scirocco.counts.passes import SEARCH_SHARE
+from scirocco.models.count_model import SamplerChoice
+from scirocco.models.dp_mixture.draws import MixtureDraws
+from scirocco.models.dp_mixture.engine import (
+    BASE,
+    CONCENTRATION,
+    COUNTS,
+    LABELS,
+    NUMBER,
+    SIZES,
+    MixtureChain,
+    MixtureEngine,
+)
+from scirocco.models.dp_mixture.gibbs import Blocked, Collapsed
 from scirocco.models.dp_mixture.partition import DirichletProcess, FiniteMixtures, PartitionLaw
-from scirocco.models.dp_mixture.results import Found
-from scirocco.models.dp_mixture.search import MOVING, RANDOM_CLUSTERS
+from scirocco.models.dp_mixture.search import MOVING, RANDOM_CLUSTERS, Start
 from scirocco.models.dp_mixture.slice_sampler import SliceSampler
-from scirocco.models.home import Home
+from scirocco.models.fit_location import FitLocation
 from scirocco.run.trace import Trace
 from scirocco.simplex import SCIR, SCIRCV, SGRLD, Exact, SimplexSampler
+
+if TYPE_CHECKING:
+    from scirocco.models.dp_mixture.estimator import DirichletProcessMixture
 
 IN_MEMORY: dict[str, type[Collapsed]] = {"collapsed": Collapsed, "gibbs": Blocked}
 # Components and sticks; step sizes are those of Baker et al. (2018), whose SGRLD has twice ours.
@@ -30,83 +44,80 @@ STICKS: dict[str, tuple[SimplexSampler, SimplexSampler]] = {
     "sgrld": (SGRLD(0.0005), SGRLD(0.0025)),
 }
 STREAM_BATCH = 1000  # rows of a minibatch of the stochastic samplers
-SEARCH_SHARE = 0.4  # of the passes, at most
 DRAW_BYTES, MOST_DRAWS, FEWEST_DRAWS = 2**28, 100, 10  # of draws; how many if that is not said
 TYPICAL_CLUSTERS = 50
 
 
-def fit_mixture(model: Any, rows: Documents, kind: Any, home: Home) -> None:
+def fit_mixture(model: DirichletProcessMixture, rows: Documents, choice: SamplerChoice, location: FitLocation) -> None:
     """Run the chains of a model and set its fitted attributes."""
-    seed = home.seed(model.random_state)
-    workers = min(model.n_chains, model._threads)
-    threads = max(1, model._threads // workers)
+    seed = location.seed(model.random_state)
+    workers, threads = model._workers(model.n_chains)
     draws = model.n_draws
     if draws is None:  # the runner may hold twice as many; of clusters nobody knows the number
         size = 8 * model.n_chains * (rows.size + TYPICAL_CLUSTERS * rows.width)
         draws = int(np.clip(DRAW_BYTES // size, FEWEST_DRAWS, MOST_DRAWS))
     engines = [
         MixtureEngine(
-            partial(make_chain, model, rows, kind, seed, number, threads), number, draws=draws, passes=model.max_iter,
-            rows=rows.size, features=rows.width, entries=rows.words.size, kept=keeps(model, kind),
+            partial(make_chain, model, rows, choice, seed, number, threads), number, draws=draws, passes=model._passes,
+            rows=rows.size, features=rows.width, entries=rows.words.size, kept=keeps(model, choice),
         )
         for number in range(model.n_chains)
     ]  # fmt: skip
-    name = kind if isinstance(kind, str) else type(kind).__name__
     data = rows.fingerprint() | {"features": zlib.crc32(repr(model.encoding_.categories).encode())}
-    trace = home.run(engines, model, data, seed=seed, sampler=name, seconds=model.max_seconds, workers=workers)
+    trace = location.run(
+        engines, model, data, seed=seed, sampler=choice.name, seconds=model.max_seconds, workers=workers
+    )
     keep(model, engines, trace)
 
 
-def keeps(model: Any, kind: Any) -> bool:
+def keeps(model: DirichletProcessMixture, choice: SamplerChoice) -> bool:
     """Whether counts are those of all allocations: by default where the sampler is exact then."""
     if model.allocations == "auto":
-        return isinstance(kind, str) and (kind in IN_MEMORY or kind == "slice")
+        return choice.name in IN_MEMORY or choice.name == "slice"
     return bool(model.allocations == "kept")
 
 
-def given_start(start: Any) -> Any:
-    """The name of a start, or labels without gaps."""
-    return start if isinstance(start, str) else np.unique(np.asarray(start), return_inverse=True)[1].astype(np.int32)
-
-
-def make_chain(model: Any, rows: Documents, kind: Any, seed: int, number: int, threads: int) -> Any:
+def make_chain(
+    model: DirichletProcessMixture, rows: Documents, choice: SamplerChoice, seed: int, number: int, threads: int
+) -> MixtureChain:
     """The sampler of one chain at its start."""
     law, counted = model.encoding_.law(model.base), model.encoding_.counted
+    start = Start.of(model.start).compact
     common: dict[str, Any] = {"seed": seed, "chain": number, "threads": threads}
     searched: dict[str, Any] = {
-        "learn_base": model._base_way, "moves": model.split_merge, "start": given_start(model.start),
-        "search_passes": SEARCH_SHARE * model.max_iter / (1 + MOVING) if model.search else 0.0,
+        "learn_base": model._base_way, "moves": model.split_merge, "start": start,
+        "search_passes": SEARCH_SHARE * model._passes / (1 + MOVING) if model.search else 0.0,
     }  # fmt: skip
-    if isinstance(kind, str) and kind in IN_MEMORY:
-        return IN_MEMORY[kind](
+    if choice.name in IN_MEMORY:
+        return IN_MEMORY[choice.name](
             rows, law, counted, partition_law(model), batch_size=model.batch_size, **common, **searched
         )
-    sampler, sticks = STICKS[kind] if isinstance(kind, str) else (kind, kind)
+    sampler, sticks = STICKS[choice.name] if choice.given is None else (choice.given, choice.given)
     sticks = sticks if model.stick_sampler is None else model.stick_sampler
-    kept = keeps(model, kind)
-    first, start = None, given_start(model.start)
-    if model.search or (isinstance(start, str) and start == "sequential"):
+    kept, first, labels = keeps(model, choice), None, start.labels
+    if model.search or start.name == "sequential":
         first = Collapsed(rows, law, counted, partition_law(model), **common, **searched)
-    elif isinstance(start, str):
-        clusters = 1 if start == "one" else min(RANDOM_CLUSTERS, rows.size)
-        start = generator(seed, Purpose.MIXTURE_SEARCH, number, 0).integers(0, clusters, rows.size)
+    elif labels is None:
+        clusters = 1 if start.name == "one" else min(RANDOM_CLUSTERS, rows.size)
+        labels = generator(seed, Purpose.MIXTURE_SEARCH, number, 0).integers(0, clusters, rows.size)
     return SliceSampler(
         rows, law, partition_law(model), sampler=sampler, stick_sampler=sticks, kept=kept,
-        batch_size=model.batch_size or (None if kept else STREAM_BATCH), start=None if first is not None else start,
+        batch_size=model.batch_size or (None if kept else STREAM_BATCH), start=None if first is not None else labels,
         first=first, **common,
     )  # fmt: skip
 
 
-def partition_law(model: Any, concentration: float | None = None) -> PartitionLaw:
+def partition_law(model: DirichletProcessMixture, concentration: float | None = None) -> PartitionLaw:
     """The law of partitions of a model, with the ``concentration`` of a draw or as it starts."""
     learnt = model.concentration is None
-    value = concentration if concentration is not None else 1.0 if learnt else float(model.concentration)
+    begin = 1.0 if model.concentration is None else float(model.concentration)
+    value = begin if concentration is None else concentration
     if model.n_components_prior == "mfm":
         return FiniteMixtures(value)
     return DirichletProcess(value, model.concentration_prior if learnt else None)
 
 
-def keep(model: Any, engines: list[MixtureEngine], trace: Trace) -> None:
+def keep(model: DirichletProcessMixture, engines: list[MixtureEngine], trace: Trace) -> None:
     """The fitted attributes."""
     model.trace_ = trace
     sampled = [engine.chains.start for engine in engines if engine.second_half.records]
@@ -119,18 +130,18 @@ def keep(model: Any, engines: list[MixtureEngine], trace: Trace) -> None:
         fixed = {name: known[name].values for name in (LABELS, NUMBER, CONCENTRATION, BASE)}
         sizes, counts = ([list(chain) for chain in ragged[name]] for name in (SIZES, COUNTS))
         kept = engines[0].chain.kept
-        found = Found(fixed[LABELS], fixed[NUMBER], fixed[CONCENTRATION], fixed[BASE], sizes, counts, kept)
+        found = MixtureDraws(fixed[LABELS], fixed[NUMBER], fixed[CONCENTRATION], fixed[BASE], sizes, counts, kept)
     else:
         warnings.warn(
             "fit stopped before the sampler began: the partition is that of the search for a start, without "
             "uncertainty. Give it more time (the first fit also compiles)",
-            stacklevel=5,
+            stacklevel=6,
         )
         chain = engines[0].chain
         chain.finish_search()
         number, concentration = float(chain.clusters.number), float(chain.partition.concentration)
         size, count = chain.statistics()
-        found = Found(
+        found = MixtureDraws(
             chain.labels()[None, None], np.array([[number]]), np.array([[concentration]]),
             chain.clusters.law.base[None, None], [[size]], [[count]], chain.kept,
         )  # fmt: skip

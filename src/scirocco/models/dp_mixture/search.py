@@ -18,15 +18,17 @@ come one by one ("sequential"), in a hundred clusters at random ("random"), or w
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from scirocco.core.seeds import Purpose, generator
-from scirocco.models.dp_mixture.snapshots import Snapshot, log_predictive
+from scirocco.counts.packing import Arrays, packed, unpack_into
+from scirocco.models.dp_mixture.predictive import Snapshot, log_predictive
 
 if TYPE_CHECKING:
-    from scirocco.models.dp_mixture.memory import Collapsed
+    from scirocco.models.dp_mixture.gibbs import Collapsed
 
 STARTS = ("one", "sequential", "random")
 RANDOM_CLUSTERS = 100
@@ -41,18 +43,48 @@ CLEAR = 1.0  # standard errors that a better prediction must be better by
 ROUND, MOVING = 3.0, 0.5  # passes that a round of moves takes the time of; all of them, over those of the search before
 QUIET = 10, 2  # moves without success after which no more are tried: so many, and for each cluster
 
+NUMBERS = (
+    "work", "passes", "level", "_left", "_failed", "_quiet", "done", "_began", "_trying", "_moving", "_hurry",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """Where a search begins: its name, or "given" with the labels of all rows."""
+
+    name: str
+    labels: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, start: Any) -> Start:
+        """What the user wrote."""
+        if isinstance(start, Start):
+            return start
+        return cls(start) if isinstance(start, str) else cls("given", np.asarray(start))
+
+    @property
+    def compact(self) -> Start:
+        """The same with labels without gaps."""
+        if self.labels is None:
+            return self
+        return Start(self.name, np.unique(self.labels, return_inverse=True)[1].astype(np.int32))
+
+    def taken(self, rows: np.ndarray) -> Start:
+        """The same for rows in another order."""
+        return self if self.labels is None else Start(self.name, self.labels[rows])
+
 
 class Search:
     """What ``chain`` does before it samples."""
 
-    def __init__(self, chain: Collapsed, start: Any, *, passes: float) -> None:
+    def __init__(self, chain: Collapsed, start: Start, *, passes: float) -> None:
         self.chain, self.passes = chain, passes
         self.work = 0.0
         self.done = False
         self._start, self._began = start, False
         aside = min(int(ASIDE * chain.size), MOST_ASIDE) if passes and chain.size >= FEWEST else 0
         self.most = chain.size - aside
-        parts = passes > 0 and isinstance(start, str) and start == "one"
+        parts = passes > 0 and start.name == "one"
         self.level = min(self.most, FIRST_ROWS) if parts else self.most
         self._left, self._failed, self._quiet = 0, 0, 0  # sweeps to make; splits, moves without success
         self._trying, self._moving, self._hurry = False, False, False
@@ -93,11 +125,11 @@ class Search:
         clusters, rng = self.chain.clusters, generator(self.chain.seed, Purpose.MIXTURE_SEARCH, self.chain.chain, 0)
         labels = np.full(self.chain.size, -1, np.int32)
         start = self._start
-        if not isinstance(start, str):
-            labels[: self.most] = start[: self.most]
-        elif start == "one":
+        if start.labels is not None:
+            labels[: self.most] = start.labels[: self.most]
+        elif start.name == "one":
             labels[: self.level] = 0
-        elif start == "random":
+        elif start.name == "random":
             labels[: self.level] = rng.integers(0, min(RANDOM_CLUSTERS, self.level), self.level)
         clusters.relabel(labels)
         self._join(0, self.level)
@@ -198,15 +230,11 @@ class Search:
         self._join(0, self.chain.size)
         self.level, self.done = self.chain.size, True
 
-    def pack(self) -> dict[str, np.ndarray]:
+    def pack(self) -> Arrays:
         """Where the search is."""
-        flags = [self.done, self._began, self._trying, self._moving, self._hurry]
-        facts = np.array([self.work, self.passes, self.level, self._left, self._failed, self._quiet, *flags])
-        return {"facts": facts, "before": self._before, "scores": self._scores, "new": self._new}
+        return packed(self, NUMBERS) | {"before": self._before, "scores": self._scores, "new": self._new}
 
-    def unpack(self, arrays: dict[str, np.ndarray]) -> None:
+    def unpack(self, arrays: Arrays) -> None:
         """The inverse of ``pack``."""
-        self.work, self.passes = (float(x) for x in arrays["facts"][:2])
-        self.level, self._left, self._failed, self._quiet = (int(n) for n in arrays["facts"][2:6])
-        self.done, self._began, self._trying, self._moving, self._hurry = map(bool, arrays["facts"][6:])
+        unpack_into(self, NUMBERS, arrays)
         self._before, self._scores, self._new = (arrays[name] for name in ("before", "scores", "new"))

@@ -30,13 +30,15 @@ import numpy as np
 from scirocco.core.compiled import jit, over_blocks
 from scirocco.core.seeds import Purpose, generator, stream_key
 from scirocco.corpora.documents import Documents
-from scirocco.counts.estimators import CountEstimator, Plain, chosen_estimator
+from scirocco.counts.estimators import CountEstimator, PlainCounts, chosen_estimator
 from scirocco.counts.local import LocalStep
 from scirocco.counts.minibatches import InMemory, Minibatch, Minibatches
+from scirocco.counts.packing import Arrays, nested, packed, unpack_into
+from scirocco.models.dp_mixture.blocked_kernels import allocate, draw_levels, move_rows
 from scirocco.models.dp_mixture.clusters import Clusters
 from scirocco.models.dp_mixture.density import ROWS, Law
-from scirocco.models.dp_mixture.given import allocate, draw_levels, move_rows
-from scirocco.models.dp_mixture.memory import Collapsed
+from scirocco.models.dp_mixture.engine import MixtureChain
+from scirocco.models.dp_mixture.gibbs import Collapsed
 from scirocco.models.dp_mixture.partition import DirichletProcess
 from scirocco.run.checkpoint import part
 from scirocco.simplex import SCIR, SCIRCV, Exact, SimplexSampler, Weights
@@ -45,6 +47,7 @@ from scirocco.simplex.base import Counts, State
 FIRST_COMPONENTS = 32
 SWITCHES = 10  # label-switching moves of either kind, in a step
 LEAST = 1e-300  # a stick that has underflowed
+NUMBERS = ("calls", "steps", "searched")  # that change
 
 
 @jit
@@ -103,13 +106,11 @@ def _broken(sizes: np.ndarray) -> np.ndarray:
     return np.stack([sizes, sizes[::-1].cumsum()[::-1] - sizes])
 
 
-class SliceSampler:
+class SliceSampler(MixtureChain):
     """One chain; ``sampler`` moves the components, ``stick_sampler`` the sticks.
 
     ``first`` is a collapsed chain whose search gives the start, ``start`` labels that are given.
     """
-
-    record_every = 1.0
 
     def __init__(
         self, rows: Documents, law: Law, partition: DirichletProcess, *, sampler: SimplexSampler | None = None,
@@ -142,7 +143,7 @@ class SliceSampler:
         if start is not None:
             self.clusters.relabel(np.asarray(start, np.int32))
         self.estimators: tuple[CountEstimator, ...] = tuple(
-            chosen_estimator(Plain(), s) for s in (self.stick_sampler, self.sampler)
+            chosen_estimator(PlainCounts(), s) for s in (self.stick_sampler, self.sampler)
         )
         self.parts = self._made(max(FIRST_COMPONENTS, self.clusters.slots))
 
@@ -180,7 +181,7 @@ class SliceSampler:
             new.weights.steps = before.weights.steps
             added = slots - before.weights.rows
             for name, array in before.memory.items():
-                own = array.shape[-1] in (before.weights.rows, before.weights.rows + 1) and name != "controlled"
+                own = array.shape[-1] == before.weights.rows and name != "controlled"
                 widths = [(0, 0)] * (array.ndim - 1) + [(0, added if own else 0)]
                 new.memory[name] = np.pad(array, widths)
 
@@ -194,11 +195,10 @@ class SliceSampler:
         """Whether the chain samples by now."""
         return self.first is None
 
-    @property
-    def search(self) -> Any:
-        """The search for a start."""
-        assert self.first is not None
-        return self.first.search
+    def pace(self, taken: float) -> None:
+        """So much of the search's time is taken, 1 being all."""
+        if self.first is not None:
+            self.first.pace(taken)
 
     @property
     def passes(self) -> float:
@@ -206,7 +206,8 @@ class SliceSampler:
         searched = self.searched if self.first is None else self.first.passes
         return searched + self.steps * self.minibatches.batch_size / self.size
 
-    def _call(self) -> int:
+    def next_call(self) -> int:
+        """The number of the next stream of random numbers."""
         self.calls += 1
         return self.calls
 
@@ -218,7 +219,7 @@ class SliceSampler:
             self._search(self.first)
             return
         batch = self.minibatches.at(self.steps)
-        rng = generator(self.seed, Purpose.MIXTURE_WEIGHTS, self.chain, self._call())
+        rng = generator(self.seed, Purpose.MIXTURE_WEIGHTS, self.chain, self.next_call())
         for local, sampler, estimator in zip(
             self.parts, (self.stick_sampler, self.sampler), self.estimators, strict=True
         ):
@@ -285,7 +286,7 @@ class SliceSampler:
     def _allocate(self, chosen: Any) -> None:
         clusters, u = self.clusters, np.zeros(chosen.size)
         blocks = -(-chosen.size // ROWS)
-        weights, call = self.weights(), self._call()
+        weights, call = self.weights(), self.next_call()
         over_blocks(
             lambda a, b: draw_levels(self.key, call, a, b, chosen, clusters.labels, weights, u), blocks, self.threads
         )
@@ -295,7 +296,7 @@ class SliceSampler:
             weights = self.weights()
         theta = self.parts[1].weights.theta
         components = theta / np.maximum(theta.sum(axis=0), LEAST)
-        old, call = clusters.labels[chosen], self._call()
+        old, call = clusters.labels[chosen], self.next_call()
         rates = np.zeros(weights.size)
         over_blocks(
             lambda a, b: allocate(
@@ -346,22 +347,23 @@ class SliceSampler:
 
     # Keeping.
 
-    def pack(self) -> dict[str, np.ndarray]:
+    def pack(self) -> Arrays:
         """Allocations, weights, what samplers and estimators remember."""
-        slots = self.parts[0].weights.rows
-        facts = np.array([self.calls, self.steps, slots, self.partition.concentration, self.searched], np.float64)
-        arrays: dict[str, np.ndarray] = {"z": self.clusters.labels, "facts": facts}
+        arrays = packed(self, NUMBERS) | {
+            "z": self.clusters.labels, "slots": np.asarray(self.parts[0].weights.rows),
+            "concentration": np.asarray(self.partition.concentration),
+        }  # fmt: skip
         if self.first is not None:
-            return arrays | {f"first/{name}": array for name, array in self.first.pack().items()}
-        for name, local in zip(("sticks", "components"), self.parts, strict=True):
-            for kind, own in (("weights", local.weights.pack()), ("state", local.state), ("memory", local.memory)):
-                arrays |= {f"{name}/{kind}/{key}": array for key, array in own.items()}
-        return arrays
+            return arrays | nested(first=self.first.pack())
+        sticks, components = (
+            nested(weights=local.weights.pack(), state=local.state, memory=local.memory) for local in self.parts
+        )
+        return arrays | nested(sticks=sticks, components=components)
 
-    def unpack(self, arrays: dict[str, np.ndarray]) -> None:
+    def unpack(self, arrays: Arrays) -> None:
         """The inverse of ``pack``."""
-        self.calls, self.steps = (int(n) for n in arrays["facts"][:2])
-        self.partition.concentration, self.searched = (float(x) for x in arrays["facts"][3:])
+        unpack_into(self, NUMBERS, arrays)
+        self.partition.concentration = float(arrays["concentration"])
         self.clusters.relabel(arrays["z"])
         before = part(arrays, "first")
         if before:
@@ -369,7 +371,7 @@ class SliceSampler:
             self.first.unpack(before)
             return
         self.first = None
-        self.parts = self._made(int(arrays["facts"][2]))
+        self.parts = self._made(int(arrays["slots"]))
         for name, local in zip(("sticks", "components"), self.parts, strict=True):
             own = part(arrays, name)
             local.weights.unpack(part(own, "weights"))

@@ -29,7 +29,7 @@ import numpy as np
 
 from scirocco.core.compiled import ZERO, inner, jit
 from scirocco.core.random import below, gamma, open_stream, uniform
-from scirocco.models.dp_mixture.collapsed import drawn, survey
+from scirocco.models.dp_mixture.collapsed_kernels import drawn, survey
 from scirocco.models.dp_mixture.density import Tables, densities, log_marginal, odds, put
 
 SPLITS, SPLIT, MERGES, MERGED = range(4)  # of a tally: tried, done

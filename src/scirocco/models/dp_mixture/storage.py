@@ -2,43 +2,38 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scirocco.models import storage
 from scirocco.models.dp_mixture.components import Categorical, Encoding
-from scirocco.models.dp_mixture.results import Found
+from scirocco.models.dp_mixture.draws import MixtureDraws
+
+if TYPE_CHECKING:
+    from scirocco.models.dp_mixture.estimator import DirichletProcessMixture
 
 ARRAYS = ("labels", "number", "concentration", "base")
-FACTS = ("n_iter_", "seconds_", "sampler_", "n_features_in_", "rows_seen_")
 
 
-def write(model: Any, path: Path) -> None:
-    """Write a model."""
+def packed(model: DirichletProcessMixture) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What is known of the features, and the draws."""
     found, encoding = model._found, model.encoding_
-    facts = {name: getattr(model, name) for name in FACTS}
-    facts |= {"names": encoding.names, "categories": encoding.categories, "kept": found.kept, "stream": found.stream}
+    facts: dict[str, Any] = {
+        "names": encoding.names, "categories": encoding.categories, "kept": found.kept, "stream": found.stream,
+    }  # fmt: skip
     if hasattr(model, "feature_names_in_"):
         facts["feature_names"] = [str(name) for name in model.feature_names_in_]
-    arrays: dict[str, Any] = {name: getattr(found, name) for name in ARRAYS}
+    arrays: dict[str, np.ndarray] = {name: getattr(found, name) for name in ARRAYS}
     arrays |= {"groups": encoding.groups, "counted": encoding.counted}
     arrays["sizes"] = np.concatenate([own for chain in found.sizes for own in chain])
     arrays["counts"] = np.concatenate([own for chain in found.counts for own in chain])
     if "labels" in found.made:
         arrays["point"] = found.made["labels"]
-    storage.write(model, path, facts, arrays)
+    return facts, arrays
 
 
-def read(kind: Any, path: Path) -> Any:
-    """A model of the class ``kind`` from its file."""
-    return storage.read(kind, path, _restore)
-
-
-def _restore(model: Any, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-    for name in FACTS:
-        setattr(model, name, meta[name])
+def restore(model: DirichletProcessMixture, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    """The inverse of ``packed``."""
     if "feature_names" in meta:
         model.feature_names_in_ = np.array(meta["feature_names"], dtype=object)
     component = model._component
@@ -52,6 +47,6 @@ def _restore(model: Any, meta: dict[str, Any], arrays: dict[str, np.ndarray]) ->
     by_chain = [slice(c * draws, (c + 1) * draws) for c in range(len(number))]
     tables: dict[str, Any] = {"sizes": [sizes[own] for own in by_chain], "counts": [counts[own] for own in by_chain]}
     fixed: dict[str, Any] = {name: arrays[name] for name in ARRAYS}
-    model._keep(Found(**fixed, **tables, kept=meta["kept"], stream=meta["stream"]))
+    model._keep(MixtureDraws(**fixed, **tables, kept=meta["kept"], stream=meta["stream"]))
     if "point" in arrays:
         model._found.made["labels"] = arrays["point"]

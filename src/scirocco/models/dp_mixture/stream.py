@@ -17,7 +17,7 @@ import numpy as np
 
 from scirocco.corpora.documents import Documents
 from scirocco.models.dp_mixture.density import Law
-from scirocco.models.dp_mixture.memory import Collapsed
+from scirocco.models.dp_mixture.gibbs import Collapsed
 from scirocco.models.dp_mixture.partition import PartitionLaw
 
 MEMORY = 20_000  # rows

@@ -8,41 +8,37 @@ that are exact, from a stream by the stochastic gradient samplers of the simplex
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
 
 from scirocco.core.checks import positive_array, real_array, require_choice, require_count
-from scirocco.core.compiled import available_threads
 from scirocco.corpora.documents import Documents
 from scirocco.corpora.store import Corpus
 from scirocco.counts.estimators import chosen_estimator
-from scirocco.models.home import Home
-from scirocco.models.inputs import COUNTS, names_of, refuse_text
-from scirocco.models.lda import evaluation, storage
-from scirocco.models.lda.choosing import IN_MEMORY, SAMPLERS, automatic, stream_sampler
+from scirocco.models.count_model import AUTO, CountModel, SamplerChoice, require_budgets
+from scirocco.models.fit_location import FitLocation
+from scirocco.models.inputs import COUNTS, names_of, refuse_text, validate_data
+from scirocco.models.lda import evaluation, storage, updating
+from scirocco.models.lda.agreement import Agreement
+from scirocco.models.lda.assignments import Assignments
 from scirocco.models.lda.documents import apart, document_draws, document_moments, document_topics
 from scirocco.models.lda.effects import Effects, effects
 from scirocco.models.lda.engine import TOPICS
 from scirocco.models.lda.fitting import fit_topics
-from scirocco.models.lda.joining import Growing
+from scirocco.models.lda.sampler_names import IN_MEMORY, SAMPLERS, automatic, stream_sampler
 from scirocco.run.trace import Summary, table_of
 from scirocco.samplers.base import Sampler
 from scirocco.simplex import SCIR, Exact, SimplexSampler
 
 TRANSFORM_DRAWS = 5  # draws of the topics that document weights are averaged over
-RECORD_STEPS = 10  # calls of partial_fit from record to record
-QUICK = 10**6  # weights, so few that a record at each call costs little
-
 
 WordInterval = tuple[Any, float, float, float]
 
 
-class LDA(Growing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CountModel):  # type: ignore[misc]
     """Latent Dirichlet allocation on counts of words, documents x words.
 
     Parameters
@@ -57,8 +53,9 @@ class LDA(Growing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         or more "gibbs", and "scir" if memory does not allow them.
     estimator : how a sampler on natural parameters estimates counts: "plain", "control_variate" or "saga".
     batch_size : documents of a minibatch; chosen by the sampler if None.
-    max_iter : passes over the documents.
-    max_seconds : time budget of ``fit``, which then stops with what it has; None for none.
+    max_iter : passes over the documents, at most. None: as many as ``max_seconds`` allows, 100 if that is None too.
+    max_seconds : time budget of ``fit``, which then stops with what it has; None for none. If both budgets are given,
+        both bind.
     n_chains : independent chains, aligned to each other.
     n_draws : draws of the topics to keep from each chain.
     sweeps, skip_sweeps : Gibbs sweeps on each document of a stream, and how many of the first are not counted.
@@ -81,6 +78,7 @@ class LDA(Growing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         posterior, (topic, word): what the noise of minibatches adds. None for the others; exact ones have 1.
     sampler_ : the sampler that ran: "auto" decided.
     n_iter_ : passes that were made.
+    ended_ : which budget ended the fit; ``summary`` says so too.
     seconds_ : time that ``fit`` took.
 
     >>> import numpy as np, scirocco as sc
@@ -90,9 +88,22 @@ class LDA(Growing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     ((3, 40), (60, 3))
     """
 
+    default_passes: ClassVar[int] = 100
+    _facts: ClassVar[tuple[str, ...]] = (*CountModel._facts, "updates_", "documents_seen_")
+
+    components_: np.ndarray
+    agreement_: Agreement
+    alpha_: np.ndarray
+    beta_: np.ndarray
+    inflation_: np.ndarray | None
+    word_counts_: np.ndarray
+    documents_seen_: int
+    _assigned: Assignments | None = None
+    _stream: updating.TopicStream | None = None
+
     def __init__(
         self, n_topics: int = 50, *, alpha: Any = 0.1, beta: Any = 0.05, sampler: Any = "auto",
-        estimator: str = "plain", batch_size: int | None = None, max_iter: int = 100,
+        estimator: str = "plain", batch_size: int | None = None, max_iter: int | None = None,
         max_seconds: float | None = None, n_chains: int = 1, n_draws: int = 20, sweeps: int = 10, skip_sweeps: int = 3,
         search_passes: float | None = None, learn_alpha: bool = False, learn_beta: bool = False,
         total_documents: int | None = None, n_jobs: int | None = None, random_state: Any = None, verbose: bool = False,
@@ -125,58 +136,68 @@ class LDA(Growing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     # Fitting.
 
-    def fit(self, X: Any, y: Any = None, *, path: str | Path | None = None) -> LDA:
-        """Sample the topics of counts, a matrix documents x words, or of a ``corpora.Corpus`` on disk.
-
-        With a ``path`` draws and checkpoints go to that folder, and ``scirocco.resume(path, X)`` goes on with a fit
-        that was interrupted or killed, bit for bit.
-        """
-        return self._fit(X, y, Home.of(path))
-
-    def _fit(self, X: Any, y: Any, home: Home) -> LDA:
-        del y
-        began = time.perf_counter()
-        for name in ("moved_", "updates_"):  # of a model that was fitted before
-            self.__dict__.pop(name, None)
-        documents, kind = self._corpus(X)
-        if home.meta is not None and isinstance(kind, str):
-            kind = home.meta["sampler"]  # "auto" was decided when the run began
-        alpha, beta = self._settings(documents.width)
-        if not documents.tokens:
-            raise ValueError("the corpus has no words: every count is 0")
-        if self.n_topics > documents.size:
-            raise ValueError(
-                f"n_topics must not exceed the number of documents, n_samples={documents.size}; got {self.n_topics}"
-            )
-        if (self.learn_alpha or self.learn_beta) and not (isinstance(kind, str) and kind in IN_MEMORY):
-            raise ValueError("learn_alpha and learn_beta need kept assignments: take sampler='gibbs' or 'collapsed'")
-        self.word_counts_ = documents.word_counts()
-        fit_topics(self, documents, kind, alpha, beta, home, passes=self.max_iter, seconds=self.max_seconds)
-        self.sampler_ = kind if isinstance(kind, str) else type(kind).__name__
-        self.documents_seen_ = documents.size
-        self.seconds_ = time.perf_counter() - began
-        self._stream = None
-        self._n_features_out = self.n_topics
-        return self
-
-    def _corpus(self, X: Any) -> tuple[Documents | Corpus, Any]:
-        """A matrix as documents, a corpus on disk as it is unless it may as well be in memory; and the sampler.
-
-        "auto" is decided here, once for all chains.
-        """
+    def _read(self, X: Any, choice: SamplerChoice) -> tuple[Documents | Corpus, SamplerChoice]:
+        """A matrix as documents, a corpus on disk as it is unless it may as well be in memory; and the sampler."""
         require_count("n_topics", self.n_topics)
         refuse_text(X)
-        auto = isinstance(self.sampler, str) and self.sampler == "auto"
-        self.__dict__.pop("vocabulary_", None)
+        self._forget("moved_", "updates_", "vocabulary_")  # of a model that was fitted before
         if not isinstance(X, Corpus):
             documents = self._documents(X, reset=True)
-            return documents, automatic(documents, self) if auto else self.sampler
+            return documents, automatic(documents, self) if choice.name == AUTO else choice
         self.n_features_in_ = X.width
-        self.__dict__.pop("feature_names_in_", None)
+        self._forget("feature_names_in_")
         self.vocabulary_ = np.array(X.vocabulary, dtype=object)
-        kind = automatic(X, self) if auto else self.sampler
-        kept = (isinstance(kind, str) and kind in IN_MEMORY) or self.estimator == "saga"
-        return X.load() if kept else X, kind
+        choice = automatic(X, self) if choice.name == AUTO else choice
+        return X.load() if choice.name in IN_MEMORY or self.estimator == "saga" else X, choice
+
+    def _run(self, data: Documents | Corpus, choice: SamplerChoice, location: FitLocation) -> None:
+        alpha, beta = self._settings(data.width)
+        if not data.tokens:
+            raise ValueError("the corpus has no words: every count is 0")
+        if self.n_topics > data.size:
+            raise ValueError(
+                f"n_topics must not exceed the number of documents, n_samples={data.size}; got {self.n_topics}"
+            )
+        if (self.learn_alpha or self.learn_beta) and choice.name not in IN_MEMORY:
+            raise ValueError("learn_alpha and learn_beta need kept assignments: take sampler='gibbs' or 'collapsed'")
+        self.word_counts_ = data.word_counts()
+        fit_topics(self, data, choice, alpha, beta, location, passes=self._passes, seconds=self.max_seconds)
+        self.documents_seen_, self._stream, self._n_features_out = data.size, None, self.n_topics
+
+    def update(
+        self, X: Any, *, vocabulary: Any = None, max_iter: int | None = None, max_seconds: float | None = None
+    ) -> LDA:  # fmt: skip
+        """Add documents to a fitted model; its topics keep their numbers, and ``moved_`` says how far each moved.
+
+        ``vocabulary`` names the columns of ``X`` if the model knows its words by name: they may come in any order, and
+        new words join with their prior. Without names the columns are those of the model, and further ones are new.
+        Where assignments are kept ("gibbs", "collapsed"), the new documents are assigned given the old, and all chains
+        go on over all documents for ``max_iter`` passes or ``max_seconds``, 20 passes if neither is given. Otherwise
+        they are a stream's next minibatches.
+        """
+        check_is_fitted(self)
+        require_budgets(max_iter, max_seconds)
+        if len(self.components_) != self.n_topics:
+            raise ValueError(f"n_topics is {self.n_topics}, but the model was fitted with {len(self.components_)}")
+        refuse_text(X)
+        before = self.__dict__.copy()
+        try:
+            updating.update(self, X, vocabulary, max_iter, max_seconds)
+        except BaseException:
+            self.__dict__ = before  # as it was
+            raise
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None, *, vocabulary: Any = None) -> LDA:
+        """One minibatch of a stream. The topics follow a stochastic gradient sampler, by default SCIR.
+
+        After ``fit`` or ``load`` the stream goes on from the topics that were found, and its draws join theirs, which
+        are forgotten as it grows. With very many words and topics ``components_`` and ``posterior_`` are brought up to
+        date at every tenth call only. ``vocabulary`` names the columns of ``X`` as in ``update``: new words join.
+        """
+        del y
+        updating.partial_fit(self, X, vocabulary)
+        return self
 
     def _documents(self, X: Any, *, reset: bool) -> Documents:
         refuse_text(X)
@@ -198,21 +219,17 @@ class LDA(Growing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def _settings(self, vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
         """Check everything that ``__init__`` only stored; the priors as vectors."""
-        for name in ("n_topics", "max_iter", "n_chains", "n_draws", "sweeps"):
+        self._require_run()
+        for name in ("n_topics", "n_draws", "sweeps"):
             require_count(name, getattr(self, name))
         require_count("skip_sweeps", self.skip_sweeps, least=0)
         if self.skip_sweeps >= self.sweeps:
             raise ValueError(f"skip_sweeps must be below sweeps, {self.sweeps}; got {self.skip_sweeps}")
-        for name in ("batch_size", "total_documents"):
-            if getattr(self, name) is not None:
-                require_count(name, getattr(self, name))
-        if self.max_seconds is not None:
-            positive_array("max_seconds", self.max_seconds)
+        if self.total_documents is not None:
+            require_count("total_documents", self.total_documents)
         self._require_sampler()
         if self.search_passes is not None:
             real_array("search_passes", self.search_passes, least=0.0)
-        if self.n_jobs not in (None, -1):
-            require_count("n_jobs", self.n_jobs)
         alpha, beta = positive_array("alpha", self.alpha), positive_array("beta", self.beta)
         for name, value, size in (("alpha", alpha, self.n_topics), ("beta", beta, vocabulary)):
             if value.shape not in ((), (size,)):
@@ -222,21 +239,14 @@ class LDA(Growing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return np.broadcast_to(alpha, self.n_topics).copy(), np.broadcast_to(beta, vocabulary).copy()
 
     def _require_sampler(self) -> None:
-        if isinstance(self.sampler, str):
-            require_choice("sampler", self.sampler, SAMPLERS)
-        elif isinstance(self.sampler, Exact) or not isinstance(self.sampler, SimplexSampler | Sampler):
-            raise TypeError(
-                f"sampler must be one of {', '.join(SAMPLERS)}, a simplex sampler or a gradient sampler; got "
-                f"{self.sampler!r}"
-            )
-        in_memory = isinstance(self.sampler, str) and self.sampler in ("auto", *IN_MEMORY)
-        chosen_estimator(self.estimator, SCIR(0.1) if in_memory else stream_sampler(self.sampler, warm=True))
-        if isinstance(self.sampler, str) and self.sampler == "sgld_cv" and self.estimator == "saga":
+        choice = SamplerChoice.of(self.sampler)
+        # Exact draws need exact counts, which a stream does not have.
+        kinds = () if isinstance(choice.given, Exact) else (SimplexSampler, Sampler)
+        choice.require(SAMPLERS, kinds, ", a simplex sampler or a gradient sampler")
+        in_memory = choice.name in (AUTO, *IN_MEMORY)
+        chosen_estimator(self.estimator, SCIR(0.1) if in_memory else stream_sampler(choice, warm=True))
+        if choice.name == "sgld_cv" and self.estimator == "saga":
             raise ValueError("sampler='sgld_cv' has its own estimator: take sampler='sgld' with estimator='saga'")
-
-    @property
-    def _threads(self) -> int:
-        return available_threads() if self.n_jobs in (None, -1) else int(self.n_jobs)
 
     # Using.
 
@@ -301,10 +311,6 @@ class LDA(Growing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         require_count("n", n)
         found = self._draws(n, one_order=True)
         return found[np.arange(n) % len(found)]
-
-    def _fixed_seed(self) -> int:
-        """Transforming twice gives the same answer."""
-        return int(self.random_state) if isinstance(self.random_state, int | np.integer) else 0
 
     def perplexity(self, X: Any, *, method: str = "completion", held_out: float = 0.1, max_draws: int = 10) -> float:
         """Held-out perplexity of documents: lower is better; ``unigram_perplexity`` belongs beside it.
@@ -395,16 +401,12 @@ class LDA(Growing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             labels = [f"topic {k}: {w if names is None else names[w]}" for w in row]
             found = table_of(values[own, :, k][..., row].astype(np.float64), labels)
             tables.append(found.table.assign(chains=int(own.sum())))
-        return Summary(pd.concat(tables), self.agreement_, found.note)
+        return Summary(pd.concat(tables), self.agreement_, self._noted(found.note))
 
     # Keeping.
 
-    def save(self, path: str | Path) -> None:
-        """Write the fitted model to one file, arrays and JSON; nothing is pickled."""
-        check_is_fitted(self)
-        storage.write(self, Path(path))
+    def _packed(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        return storage.packed(self)
 
-    @classmethod
-    def load(cls, path: str | Path) -> LDA:
-        """A model written by ``save``."""
-        return storage.read(cls, Path(path))
+    def _restore(self, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        storage.restore(self, meta, arrays)

@@ -23,7 +23,7 @@ from scirocco.core.random import open_stream, uniform
 from scirocco.core.seeds import Purpose, stream_key
 from scirocco.corpora.documents import Documents
 from scirocco.models.lda.documents import document_topics, fingerprints
-from scirocco.models.lda.local import pick
+from scirocco.models.lda.kernels.sweeps_stream import pick
 
 
 def completion_scores(

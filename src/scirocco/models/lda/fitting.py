@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,40 +13,45 @@ from scirocco.corpora.store import Corpus
 from scirocco.counts.estimators import chosen_estimator
 from scirocco.counts.minibatches import FromDisk, InMemory, Minibatches
 from scirocco.counts.passes import SEARCH_SHARE
-from scirocco.models.home import Home
+from scirocco.models.count_model import SamplerChoice
+from scirocco.models.fit_location import FitLocation
 from scirocco.models.lda.agreement import Agreement
-from scirocco.models.lda.aside import Aside, put_aside
+from scirocco.models.lda.assignments import Assignments, InOrder
 from scirocco.models.lda.blocks import CorpusBlocks
-from scirocco.models.lda.choosing import IN_MEMORY, NATURAL, natural_sampler, stream_sampler
-from scirocco.models.lda.engine import TOPICS, TopicEngine, alignments
-from scirocco.models.lda.growing import Assignments, InOrder
-from scirocco.models.lda.memory import CollapsedGibbs, KeptGibbs
+from scirocco.models.lda.engine import TOPICS, TopicChain, TopicEngine, alignments
+from scirocco.models.lda.gibbs import CollapsedGibbs, KeptGibbs
+from scirocco.models.lda.held_out import HeldOut, held_out_size
+from scirocco.models.lda.sampler_names import IN_MEMORY, NATURAL, natural_sampler, stream_sampler
+from scirocco.models.lda.start.em import StochasticEM
 from scirocco.models.lda.stream import StreamChain, StreamFit
-from scirocco.models.lda.warm_up import WarmUp
 from scirocco.run.trace import Trace
+
+if TYPE_CHECKING:
+    from scirocco.models.lda.estimator import LDA
 
 WARM_TOKENS = 3e7  # after which the search for good topics has little left to find
 STREAM_BATCH = 500  # documents
+RECORDS = 4  # for each draw that is kept, at the least
 NOISY = 1.5  # sds inflated by more than this are worth a warning
 
 
 def fit_topics(
-    model: Any, documents: Documents | Corpus, kind: Any, alpha: np.ndarray, beta: np.ndarray, home: Home, *,
-    passes: float, seconds: float | None, assigned: InOrder | None = None, seed: int | None = None,
+    model: LDA, documents: Documents | Corpus, choice: SamplerChoice, alpha: np.ndarray, beta: np.ndarray,
+    location: FitLocation, *, passes: float, seconds: float | None, assigned: InOrder | None = None,
+    seed: int | None = None,
 ) -> None:  # fmt: skip
     """Run the chains of a model, for so many passes or seconds, and set its fitted attributes.
 
     ``assigned`` has the topics of the first tokens of a model that goes on, with a ``seed`` of its own.
     """
-    seed = home.seed(model.random_state) if seed is None else seed
+    seed = location.seed(model.random_state) if seed is None else seed
     chains = model.n_chains if assigned is None else len(assigned.topics)
     alphas = assigned.alphas if assigned is not None and model.learn_alpha else [alpha] * chains
-    workers = min(chains, model._threads)
-    threads = max(1, model._threads // workers)
+    workers, threads = model._workers(chains)
     engines = [
         TopicEngine(
             partial(
-                make_chain, model, kind, documents, alphas[number], beta, seed,
+                make_chain, model, choice, documents, alphas[number], beta, seed,
                 number, threads, None if assigned is None else assigned.topics[number],
             ),
             number, draws=model.n_draws, passes=passes, topics=model.n_topics, vocabulary=documents.width,
@@ -54,29 +59,32 @@ def fit_topics(
         )
         for number in range(chains)
     ]  # fmt: skip
-    name = kind if isinstance(kind, str) else type(kind).__name__
-    trace = home.run(engines, model, documents.fingerprint(), seed=seed, sampler=name, seconds=seconds, workers=workers)
+    trace = location.run(
+        engines, model, documents.fingerprint(), seed=seed, sampler=choice.name, seconds=seconds, workers=workers
+    )
     keep(model, engines, trace, alpha)
 
 
 def make_chain(
-    model: Any, kind: Any, documents: Any, alpha: np.ndarray, beta: np.ndarray, seed: int, number: int, threads: int,
-    assigned: np.ndarray | None = None,
-) -> Any:  # fmt: skip
+    model: LDA, choice: SamplerChoice, documents: Documents | Corpus, alpha: np.ndarray, beta: np.ndarray, seed: int,
+    number: int, threads: int, assigned: np.ndarray | None = None,
+) -> TopicChain:  # fmt: skip
     """The sampler of one chain at its start."""
-    in_memory = isinstance(kind, str) and kind in IN_MEMORY
-    wanted = SEARCH_SHARE * model.max_iter if in_memory else min(WARM_TOKENS / documents.tokens, 10)
+    in_memory = choice.name in IN_MEMORY
+    allowed = model._passes
+    wanted = SEARCH_SHARE * allowed if in_memory else min(WARM_TOKENS / documents.tokens, 10)
     wanted = wanted if model.search_passes is None else float(model.search_passes)
-    search_passes = min(wanted, model.max_iter / 2)
+    search_passes = min(wanted, allowed / 2)
     if in_memory:
-        make = KeptGibbs if kind == "gibbs" else CollapsedGibbs
+        assert isinstance(documents, Documents)
+        make = KeptGibbs if choice.name == "gibbs" else CollapsedGibbs
         return make(
             documents, alpha, beta, seed=seed, chain=number, search_passes=search_passes, batch_size=model.batch_size,
             threads=threads, learn=("alpha",) * bool(model.learn_alpha) + ("beta",) * bool(model.learn_beta),
-            record_most=model.max_iter / (4 * model.n_draws), assigned=assigned,
+            passes=allowed, records=RECORDS * model.n_draws, assigned=assigned,
         )  # fmt: skip
-    estimator = "control_variate" if isinstance(kind, str) and kind == "sgld_cv" else model.estimator
-    sampler = stream_sampler(kind, warm=search_passes > 0)
+    estimator = "control_variate" if choice.name == "sgld_cv" else model.estimator
+    sampler = stream_sampler(choice, warm=search_passes > 0)
     chosen = chosen_estimator(estimator, sampler)
     independent = chosen.remembers or getattr(sampler, "independent_draws", False)
     size = min(model.batch_size or STREAM_BATCH, documents.size)
@@ -92,17 +100,17 @@ def make_chain(
         skip_sweeps=model.skip_sweeps, threads=threads, estimator=chosen, minibatches=minibatches,
     )  # fmt: skip
     first = minibatches.at(0).data  # put aside: the search begins after it
-    first = first.take(slice(put_aside(documents.size, documents.tokens)))
-    aside = Aside(first.token_words(), first.token_starts)
-    search = WarmUp(
+    first = first.take(slice(held_out_size(documents.size, documents.tokens)))
+    aside = HeldOut(first.token_words(), first.token_starts)
+    search = StochasticEM(
         documents.tokens, documents.size, alpha, beta, seed=seed, chain=number, passes=search_passes, threads=threads,
         aside=aside,
     )  # fmt: skip
-    choose = partial(natural_sampler, kind) if isinstance(kind, str) and kind in NATURAL else None
+    choose = partial(natural_sampler, choice.name) if choice.name in NATURAL else None
     return StreamFit(stream, documents, search, beta, choose)
 
 
-def keep(model: Any, engines: list[TopicEngine], trace: Trace, alpha: np.ndarray) -> None:
+def keep(model: LDA, engines: list[TopicEngine], trace: Trace, alpha: np.ndarray) -> None:
     """The fitted attributes: topics of all chains in the order of the first."""
     import xarray as xr
 
@@ -112,7 +120,7 @@ def keep(model: Any, engines: list[TopicEngine], trace: Trace, alpha: np.ndarray
         warnings.warn(
             "fit stopped before the sampler began: the topics are those of the search for a start, without "
             "uncertainty. Give it more time (the first fit also compiles)",
-            stacklevel=5,
+            stacklevel=6,
         )
         topics = engines[0].chain.draw()
         model.posterior_ = named_topics(topics[None, None], model)
@@ -147,19 +155,19 @@ def keep(model: Any, engines: list[TopicEngine], trace: Trace, alpha: np.ndarray
             warnings.warn(
                 f"the noise of minibatches makes the sds of words {typical:.1f} times too large (inflation_): take "
                 "means, not intervals, from this fit, or a smaller step size, a larger batch_size, sampler='gibbs'",
-                stacklevel=5,
+                stacklevel=6,
             )
     lost = float(np.mean(~model.agreement_.reproduced))
     if model.agreement_.chains > 1 and lost > 0.5:
         warnings.warn(
             f"{lost:.0%} of the topics are not found by all {model.agreement_.chains} chains (agreement_): each chain "
             "stays in a mode of its own. Give them more time, fewer topics, or take the topics that are found by all",
-            stacklevel=5,
+            stacklevel=6,
         )
     model.n_iter_ = max(engine.work[0] for engine in engines)
 
 
-def named_topics(topics: np.ndarray, model: Any) -> Any:
+def named_topics(topics: np.ndarray, model: LDA) -> Any:
     """Draws of the topics, (chain, draw, topic, word), as a dataset whose words have their names if they are known."""
     import xarray as xr
 

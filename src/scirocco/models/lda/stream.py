@@ -21,11 +21,13 @@ from scirocco.batches.base import batch_rows
 from scirocco.core.compiled import over_blocks
 from scirocco.core.seeds import Purpose, generator, stream_key
 from scirocco.corpora.documents import Documents
-from scirocco.counts.estimators import Plain, chosen_estimator
+from scirocco.counts.estimators import PlainCounts, chosen_estimator
 from scirocco.counts.local import Entries, LocalStep
 from scirocco.counts.minibatches import InMemory, Minibatch, Minibatches
-from scirocco.models.lda import local
-from scirocco.models.lda.warm_up import WarmUp
+from scirocco.counts.packing import Arrays, nested, packed, unpack_into
+from scirocco.models.lda.engine import TopicChain
+from scirocco.models.lda.kernels import sweeps_stream
+from scirocco.models.lda.start.em import StochasticEM
 from scirocco.run.checkpoint import part
 from scirocco.run.describe import describe, is_opaque, rebuild
 from scirocco.simplex import SCIR, SCIRCV, Natural, SimplexSampler, Weights
@@ -35,6 +37,7 @@ PIECES = 16  # of a minibatch, shared out to threads; each counts for itself
 RECORD_STEPS = 10  # from record to record, at the least: each brings all words up to date
 RECORD_COST = 4.0  # steps so that records take a tenth of the time, times tokens swept over weights brought up to date
 PROBED = 1000  # documents that the noise of minibatches is measured on
+NUMBERS = ("read", "_sampling")  # of a fit, that change
 
 
 class StreamChain(LocalStep):
@@ -105,7 +108,7 @@ class StreamChain(LocalStep):
 
     def count(self, batch: Minibatch, at: Any = None, *, survey: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """Words of a batch, and how often each has each topic on average over the counted sweeps, words x topics."""
-        columns, places = local.touched(batch.data.words, self._lookup)
+        columns, places = sweeps_stream.touched(batch.data.words, self._lookup)
         table, _ = fresh_assignments(
             *self._stream(survey), batch.data, places, self._topics(columns, at), self.alpha, self.sweeps,
             self.skip_sweeps, threads=self.threads,
@@ -115,7 +118,7 @@ class StreamChain(LocalStep):
     def entries(self, batch: Minibatch, at: Any = None, *, survey: bool = False) -> Entries:
         """The same for each entry of the batch by itself, in multiples of one sweep."""
         documents = batch.data
-        columns, places = local.touched(documents.words, self._lookup)
+        columns, places = sweeps_stream.touched(documents.words, self._lookup)
         phi = self._topics(columns, at)[places]  # one row for each entry, so that each has its own count
         table, _ = fresh_assignments(
             *self._stream(survey), documents, np.arange(documents.words.size, dtype=np.int32), phi, self.alpha,
@@ -179,7 +182,7 @@ class StreamChain(LocalStep):
         """
         if isinstance(self.sampler, SCIRCV) or not isinstance(self.sampler, SCIR | Natural) or sample.size < 2:
             return None
-        if type(self.estimator) is not Plain:
+        if type(self.estimator) is not PlainCounts:
             return None
         found = self.entries(Minibatch(sample, 1.0, 1.0), survey=True)
         counts = found.values * found.unit
@@ -202,20 +205,20 @@ class StreamChain(LocalStep):
         return np.asarray(np.sqrt(1 + np.tanh(h / 2) * noise / parameter).T)
 
 
-class StreamFit:
+class StreamFit(TopicChain):
     """A chain from a stream on a corpus that can be read again: a search for a start, a survey, then the chain."""
 
     def __init__(
-        self, stream: StreamChain, documents: Any, search: WarmUp, beta: np.ndarray, choose: Any = None
+        self, stream: StreamChain, documents: Any, search: StochasticEM, beta: np.ndarray, choose: Any = None
     ) -> None:
         self.stream, self.minibatches, self.search, self._choose = stream, stream.minibatches, search, choose
         self.documents, self.alpha, self.beta, self.size = documents, stream.alpha, beta, self.minibatches.size
         share = self.minibatches.fraction
         swept = max(1.0, documents.tokens * share * stream.sweeps)
-        self.passes = 0.0
-        self.record_every = share * max(RECORD_STEPS, RECORD_COST * self.alpha.size * beta.size / swept)
+        self._passes = 0.0
+        self._record_every = share * max(RECORD_STEPS, RECORD_COST * self.alpha.size * beta.size / swept)
         self.read = 1  # minibatches, of the search and of the chain; of the first some documents are put aside
-        self.sampling = False
+        self._sampling = False
         self._survey: Iterator[Minibatch] | None = None
         self._before = (0.0, 0)  # passes and surveys at the beginning of the survey
         if search.done:
@@ -225,6 +228,25 @@ class StreamFit:
     def searching(self) -> bool:
         """Whether the search for a start goes on."""
         return not self.search.done
+
+    @property
+    def sampling(self) -> bool:
+        """Whether the chain samples by now."""
+        return self._sampling
+
+    @property
+    def passes(self) -> float:
+        """Passes over all documents, those of the search too."""
+        return self._passes
+
+    @property
+    def record_every(self) -> float:
+        """Passes from record to record."""
+        return self._record_every
+
+    def pace(self, taken: float) -> None:
+        """So much of the search's time is taken, 1 being all."""
+        self.search.pace(taken)
 
     def _begin(self) -> None:
         """From the search to the survey."""
@@ -239,7 +261,7 @@ class StreamFit:
 
     def _begin_survey(self) -> None:
         """Count everything once, if the estimator needs it."""
-        self._before = (self.passes, self.stream.surveyed)
+        self._before = (self._passes, self.stream.surveyed)
         self._survey = self.stream.survey()
 
     def step(self) -> None:
@@ -247,32 +269,34 @@ class StreamFit:
         if self._survey is not None:
             counted = next(self._survey, None)
             if counted is not None:
-                self.passes += counted.data.size / self.size
+                self._passes += counted.data.size / self.size
                 return
-            self._survey, self.sampling = None, True
+            self._survey, self._sampling = None, True
         batch = self.minibatches.at(self.read)
         self.read += 1
-        self.passes += batch.data.size / self.size
-        if self.sampling:
+        self._passes += batch.data.size / self.size
+        if self._sampling:
             self.stream.step(batch)
             return
         self.search.step(batch.data)
         if self.search.done:
             self._begin()
 
-    def pack(self) -> dict[str, np.ndarray]:
+    def pack(self) -> Arrays:
         """Everything that changes, as arrays. A survey in progress is packed as one that has not begun."""
         stream, surveying = self.stream, self._survey is not None
-        passes, surveyed = self._before if surveying else (self.passes, stream.surveyed)
-        facts = np.array([passes, surveyed, stream.steps, self.read, self.sampling, surveying])
+        passes, surveyed = self._before if surveying else (self._passes, stream.surveyed)
         text = json.dumps(describe(stream.sampler)).encode()
-        arrays = {"facts": facts, "sampler": np.frombuffer(text, np.uint8)}
+        arrays = {
+            "passes": np.asarray(passes), "surveyed": np.asarray(surveyed), "steps": np.asarray(stream.steps),
+            "surveying": np.asarray(surveying), "sampler": np.frombuffer(text, np.uint8),
+        }  # fmt: skip
         parts = {"weights": stream.weights.pack(), "search": self.search.pack(), "state": stream.state}
-        if self.sampling:
+        if self._sampling:
             parts["memory"] = stream.memory
-        return arrays | {f"{kind}/{name}": array for kind, kept in parts.items() for name, array in kept.items()}
+        return arrays | packed(self, NUMBERS) | nested(**parts)
 
-    def unpack(self, arrays: dict[str, np.ndarray]) -> None:
+    def unpack(self, arrays: Arrays) -> None:
         """The inverse of ``pack``."""
         stream = self.stream
         description = json.loads(arrays["sampler"].tobytes())
@@ -281,22 +305,23 @@ class StreamFit:
         for name, kept in (("weights", stream.weights), ("search", self.search)):
             kept.unpack(part(arrays, name))
         stream.state, stream.memory = part(arrays, "state"), part(arrays, "memory")
-        self.passes, *others = map(float, arrays["facts"])
-        stream.surveyed, stream.steps, self.read = map(int, others[:3])
-        self.sampling, surveying = map(bool, others[3:])
-        self._survey = None
-        if surveying:
+        unpack_into(self, NUMBERS, arrays)
+        unpack_into(stream, ("surveyed", "steps"), arrays)
+        self._passes, self._survey = float(arrays["passes"]), None
+        if arrays["surveying"]:
             self._begin_survey()
 
     def draw(self) -> np.ndarray:
         """The topics, topics x words."""
-        return self.stream.draw() if self.sampling else self.search.phi().T
+        return self.stream.draw() if self._sampling else self.search.phi().T
 
-    mean = draw
+    def mean(self) -> np.ndarray:
+        """The topics themselves: their expectation is not known."""
+        return self.draw()
 
     def inflation(self) -> np.ndarray | None:
         """That of the chain, measured on documents at hand."""
-        if not self.sampling or not self.stream.steps:
+        if not self._sampling or not self.stream.steps:
             return None
         sample = self.stream.larger(min(PROBED, self.size)).data
         return self.stream.inflation(sample, self.minibatches.batch_size, self.size)
@@ -312,7 +337,7 @@ def fresh_assignments(
     ``apart`` says that no two documents share a place, so that all threads may count in one table. Squares of the
     counts by document and topic are added to ``squares``.
     """
-    masses = local.word_masses(phi, alpha)
+    masses = sweeps_stream.word_masses(phi, alpha)
     borders = np.linspace(0, documents.size, PIECES + 1).astype(int)
     tables = np.zeros((PIECES if counted and not apart else 1, *(phi.shape if counted else (0, 0))), np.int32)
     weights = np.zeros((documents.size if weighed else 0, alpha.size), np.int32)
@@ -322,7 +347,7 @@ def fresh_assignments(
 
     def work(first: int, last: int) -> None:
         for piece in range(first, last):
-            local.sweep_fresh(
+            sweeps_stream.sweep_fresh(
                 key, step, borders[piece], borders[piece + 1], seeds, documents.starts, places, documents.numbers, phi,
                 masses, alpha, sweeps, skip_sweeps, tables[piece % len(tables)], weights, squares,
                 limit,

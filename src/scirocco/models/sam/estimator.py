@@ -22,7 +22,7 @@ import scipy.sparse as sp
 from scipy.optimize import linear_sum_assignment
 from scipy.special import logsumexp
 from sklearn.base import TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from scirocco.batches.base import batch_rows
 from scirocco.core.checks import positive_array, require_choice, require_count
@@ -31,8 +31,8 @@ from scirocco.core.types import Array, Params
 from scirocco.directional import log_normaliser
 from scirocco.gradient.kernel import require_all_data, require_parts
 from scirocco.models.base import GradientModel, require_positive_setting
-from scirocco.models.home import Home
-from scirocco.models.inputs import refuse_text
+from scirocco.models.fit_location import FitLocation
+from scirocco.models.inputs import refuse_text, validate_data
 from scirocco.models.sam import variational
 from scirocco.models.sam.model import (
     Hyper,
@@ -47,7 +47,7 @@ from scirocco.models.sam.model import (
 from scirocco.models.sam.weights import sampled, start
 from scirocco.run.folder import RunFolder
 from scirocco.run.progress import waiting
-from scirocco.samplers import GMC, GeodesicSGHMC, GeodesicSGNHT, GradientNoise, Rescaled
+from scirocco.samplers import GMC, SGGMC, GeodesicSGNHT, GradientNoise, Rescaled
 from scirocco.samplers.base import Sampler
 from scirocco.target import Target
 
@@ -74,15 +74,16 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
     concentration : kappa, of documents around their mixture of topics; 6 times the number of words by default.
     topic_concentration : sigma, of topics around their centre mu; twice the number of words by default.
     centre_concentration : kappa_0, of mu around the mean document; sigma by default.
-    method : how topics are inferred. From minibatches "gsgnht", a thermostat, or "sggmc"; on all data "gmc-gibbs",
+    sampler : how topics are inferred. From minibatches "gsgnht", a thermostat, or "sggmc"; on all data "gmc-gibbs",
         topics and shares in turn, exact, or "gmc-approximate", several draws of the shares and a test that is only
-        nearly right; and as baselines "variational" and "stochastic-variational", which give one point.
+        nearly right; and as baselines "variational" and "stochastic-variational", which give one point. Or any sampler
+        that moves on manifolds, which is then used as "gsgnht" is.
     start : where chains begin. "variational": k-means, then stochastic variational inference, in rounds, as long as
         they bring documents nearer to mixtures of topics; at most as many steps as a chain has, and at most half of
         ``max_seconds``, of which they are a part: with a budget the start depends on the clock. "k-means": there.
     share_draws, share_moves : draws of a document's shares that make a gradient, and moves before each of them.
-    sampler : in place of the method's own, any sampler that moves on manifolds.
-    batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, verbose : the run; see
+    batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose :
+        the run; see
         ``scirocco.models.base.GradientModel``. Variational methods make ``burn_in`` + ``thin`` * ``n_draws`` steps.
 
     Attributes
@@ -112,21 +113,21 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
 
     def __init__(
         self, n_topics: int = 20, *, alpha: Any = 10.0, concentration: float | None = None,
-        topic_concentration: float | None = None, centre_concentration: float | None = None, method: str = "gsgnht",
-        start: str = "variational", share_draws: int = 2, share_moves: int = 2, sampler: Any = None,
+        topic_concentration: float | None = None, centre_concentration: float | None = None, sampler: Any = "gsgnht",
+        start: str = "variational", share_draws: int = 2, share_moves: int = 2,
         batch_size: int | float | None = None, n_draws: int = 100, burn_in: int = 1000, thin: int = 10,
-        n_chains: int = 2, max_seconds: float | None = None, random_state: Any = None, verbose: bool = False,
+        n_chains: int = 2, max_seconds: float | None = None, random_state: Any = None, measure_bias: bool = True,
+        verbose: bool = False,
     ) -> None:  # fmt: skip
         self.n_topics = n_topics
         self.alpha = alpha
         self.concentration = concentration
         self.topic_concentration = topic_concentration
         self.centre_concentration = centre_concentration
-        self.method = method
+        self.sampler = sampler
         self.start = start
         self.share_draws = share_draws
         self.share_moves = share_moves
-        self.sampler = sampler
         self.batch_size = batch_size
         self.n_draws = n_draws
         self.burn_in = burn_in
@@ -134,20 +135,21 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         self.n_chains = n_chains
         self.max_seconds = max_seconds
         self.random_state = random_state
+        self.measure_bias = measure_bias
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, *, path: str | Path | None = None, report: Any = None) -> SphericalAdmixture:
+    def fit(self, X: Any, y: Any = None, *, path: str | Path | None = None, callback: Any = None) -> SphericalAdmixture:
         """Infer the topics of unit rows ``X``, dense or sparse.
 
         With a ``path`` draws and checkpoints go to that folder, for ``scirocco.resume(path, X)``. Variational methods
-        call ``report(seconds, topics)`` after each step.
+        call ``callback(seconds, topics)`` after each step.
         """
-        return self._fit(X, y, Home.of(path), report)
+        return self._fit(X, y, FitLocation.of(path), callback)
 
-    def _fit(self, X: Any, y: Any, home: Home, report: Any = None) -> SphericalAdmixture:
+    def _fit(self, X: Any, y: Any, location: FitLocation, callback: Any = None) -> SphericalAdmixture:
         del y
         self._check_run()
-        require_choice("method", self.method, (*SAMPLED, *IN_TURN, *VARIATIONAL))
+        require_choice("sampler", self._algorithm, (*SAMPLED, *IN_TURN, *VARIATIONAL))
         require_choice("start", self.start, STARTS)
         for name in ("n_topics", "share_draws", "share_moves"):
             require_count(name, getattr(self, name))
@@ -157,17 +159,17 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         self.hyper_: list[Any] = list(self._hyper(rows.shape[1]))
         mean = rows.mean(axis=0, dtype=np.float64)
         self.centre_ = (mean / max(np.linalg.norm(mean), 1e-12)).astype(np.float32)
-        seed = home.seed(self.random_state)
+        seed = location.seed(self.random_state)
         topics = self._initial(rows, seed)
         self.search_seconds_ = 0.0
-        if self.method in VARIATIONAL:
-            if home.path is not None:
-                raise ValueError(f"path is for runs that are sampled; method {self.method!r} has none")
-            return self._fit_variational(rows, topics, seed, report)
-        self._check_sampler(rows, home)
-        if self.start == "variational" and not home.begun:
+        if self._algorithm in VARIATIONAL:
+            if location.path is not None:
+                raise ValueError(f"path is for runs that are sampled; sampler {self.sampler!r} has none")
+            return self._fit_variational(rows, topics, seed, callback)
+        self._check_sampler(rows, location)
+        if self.start == "variational" and not location.begun:
             topics, self.search_seconds_ = self._search(rows, topics, seed)
-        self._fit_sampled(rows, topics, home, seed)
+        self._fit_sampled(rows, topics, location, seed)
         self._settle()
         return self
 
@@ -234,12 +236,21 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
 
     # Fitting.
 
-    def _check_sampler(self, rows: np.ndarray, home: Home) -> None:
-        """What a run would refuse, before a start is searched for."""
-        if home.path is not None and home.meta is None:
-            RunFolder(home.path).require_free()
-        sampler = self.sampler
-        if sampler is None and self.method in IN_TURN:
+    @property
+    def _algorithm(self) -> str:
+        """The name of how topics are inferred; a sampler that was given is used as the thermostat is."""
+        return self.sampler if isinstance(self.sampler, str) else SAMPLED[0]
+
+    def _given_sampler(self) -> Any:
+        """The sampler that was given; None where it was named."""
+        return None if isinstance(self.sampler, str) else self.sampler
+
+    def _check_sampler(self, rows: np.ndarray, location: FitLocation) -> None:
+        """Reject what a run would refuse, before a start is searched for."""
+        if location.path is not None and location.description is None:
+            RunFolder(location.path).require_free()
+        sampler = self._given_sampler()
+        if sampler is None and self._algorithm in IN_TURN:
             sampler = GMC(1.0)
         if sampler is not None:
             require_parts(marginal_target(rows, self.centre_, self._settings), sampler, None, None, untuned=True)
@@ -255,27 +266,27 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
             )  # fmt: skip
 
     def _batch(self, rows: np.ndarray) -> int:
-        """Rows of a minibatch."""
+        """The number of rows of a minibatch."""
         size = BATCH if self.batch_size is None else self.batch_size
         return batch_rows(min(size, len(rows)) if isinstance(size, int | np.integer) else size, len(rows))
 
-    def _fit_sampled(self, rows: np.ndarray, topics: np.ndarray, home: Home, seed: int) -> None:
+    def _fit_sampled(self, rows: np.ndarray, topics: np.ndarray, location: FitLocation, seed: int) -> None:
         hyper = self._settings
         own = partial(self._own_sampler, rows, topics, seed)
-        if self.method in SAMPLED:
+        if self._algorithm in SAMPLED:
             average = ShareAverage(hyper.alpha, hyper.kappa, hyper.power, self.share_draws, self.share_moves)
             self._sample(
-                marginal_target(rows, self.centre_, hyper), {"topics": jnp.asarray(topics)}, own, home, seed=seed,
+                marginal_target(rows, self.centre_, hyper), {"topics": jnp.asarray(topics)}, own, location, seed=seed,
                 estimator=average, batch_size=min(BATCH, len(rows)), spent=self.search_seconds_,
             )  # fmt: skip
             return
-        draws = 1 if self.method == "gmc-gibbs" else self.share_draws
+        draws = 1 if self._algorithm == "gmc-gibbs" else self.share_draws
         dots, gram = projections(jnp.asarray(topics), jnp.asarray(rows))
         shares = start(dots, gram, jnp.float32(hyper.kappa))
         held = {"theta": jnp.stack([shares.theta] * draws), "log_step": shares.log_step, "moves": shares.moves}
         block = shares_block(hyper, draws, self.share_moves)
         self._sample(
-            joint_target(rows, self.centre_, hyper), {"topics": jnp.asarray(topics)} | held, own, home, seed=seed,
+            joint_target(rows, self.centre_, hyper), {"topics": jnp.asarray(topics)} | held, own, location, seed=seed,
             blocks=(block,), batch_size=len(rows), collect=_only_topics, spent=self.search_seconds_,
         )  # fmt: skip
 
@@ -285,17 +296,17 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         slope = np.sqrt(np.diag(curvature))[:, None]
         stiffest = np.sqrt(np.linalg.eigvalsh(curvature / (slope * slope.T))[-1])
         scale = {"topics": (1 / slope).astype(np.float32)}
-        if self.method in IN_TURN:
-            # The error of a trajectory grows with the number of coordinates: acceptance is kept by d^(-1/4).
+        if self._algorithm in IN_TURN:
+            # The error of a trajectory grows with the number of coordinates d: steps shrink by d^(-1/4).
             return Rescaled(GMC(float(1.2 * topics.size**-0.25 / stiffest), leapfrog_steps=10), scale)
         noise = self._noise(rows, topics, seed) / slope**2
         h = float(min(STEP / stiffest, np.sqrt(QUIET / max(np.max(noise), TINY))))
-        if self.method == "gsgnht":
+        if self._algorithm == "gsgnht":
             return Rescaled(GeodesicSGNHT(h, diffusion=1.0), scale)
         # As much friction again as the noise of the gradient asks for, and so much less noise injected.
         friction = {"topics": np.maximum(1.0, h * noise).astype(np.float32)}
         known = GradientNoise({"topics": noise.astype(np.float32)})
-        return Rescaled(GeodesicSGHMC(h, friction=friction, noise_estimate=known), scale)
+        return Rescaled(SGGMC(h, friction=friction, noise_estimate=known), scale)
 
     def _noise(self, rows: np.ndarray, topics: np.ndarray, seed: int) -> np.ndarray:
         """The variance of a coordinate of each topic's gradient over minibatches, (topic, 1), measured at the start."""
@@ -310,14 +321,14 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
             slopes.append(np.asarray(slope, np.float64) * len(rows) / batch)
         return np.var(slopes, axis=0, ddof=1).mean(axis=1, keepdims=True)
 
-    def _fit_variational(self, rows: np.ndarray, topics: np.ndarray, seed: int, report: Any) -> SphericalAdmixture:
+    def _fit_variational(self, rows: np.ndarray, topics: np.ndarray, seed: int, callback: Any) -> SphericalAdmixture:
         import xarray as xr
 
-        batch = self._batch(rows) if self.method == "stochastic-variational" else None
+        batch = self._batch(rows) if self._algorithm == "stochastic-variational" else None
         with waiting("variational inference", self.verbose or None):
             found = variational.fit(
                 rows, self.centre_, topics, self._settings, batch_size=batch, seed=seed, max_seconds=self.max_seconds,
-                steps=self.burn_in + self.thin * self.n_draws, report=report,
+                steps=self.burn_in + self.thin * self.n_draws, callback=callback,
             )  # fmt: skip
         self.trace_, self.bounds_ = None, np.asarray(found.bounds)  # type: ignore[assignment]
         self.components_ = found.topics
@@ -325,7 +336,7 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         return self
 
     def _settle(self) -> None:
-        """Topics of all chains in the order of the first one's."""
+        """Put the topics of all chains in the order of the first one's, and set ``posterior_`` and ``components_``."""
         import xarray as xr
 
         topics = self.trace_.posterior["topics"].values.copy()
@@ -345,15 +356,15 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
 
     # Using.
 
-    def transform(self, X: Any, *, draws: int = 50, return_std: bool = False) -> Any:
-        """The mean shares of topics in documents, over ``draws`` draws of topics and shares, (document, topic).
+    def transform(self, X: Any, *, n_draws: int = 50, return_std: bool = False) -> Any:
+        """The mean shares of topics in documents, over ``n_draws`` draws of topics and shares, (document, topic).
 
         With ``return_std`` also their standard deviations.
         """
         check_is_fitted(self)
         rows = self._rows(X, reset=False)
         hyper, topics = self._settings, self._draws("topics", most=10)
-        each = max(1, -(-draws // len(topics)))
+        each = max(1, -(-n_draws // len(topics)))
         total = square = np.zeros((len(rows), self.n_topics))
         for number, one in enumerate(topics):
             found = [
@@ -366,26 +377,33 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         mean = total / count
         return (mean, np.sqrt(np.maximum(square / count - mean**2, 0))) if return_std else mean
 
-    def log_perplexity(self, X: Any, *, shares: int = 1000, most: int | None = 100, seed: int = 0) -> float:
+    def log_perplexity(
+        self, X: Any, *, n_shares: int = 1000, max_draws: int | None = 100, random_state: Any = 0
+    ) -> float:
         """-mean log p(v | data), p(v | beta) averaged over draws of the topics and over shares drawn from their prior.
 
         The definition of Liu, Zhu and Song (2016). It is noisy, and too high, where documents say much of their shares:
-        compare models with the same ``shares`` and ``seed``.
+        compare models with the same ``n_shares`` and ``random_state``. At most ``max_draws`` draws of the topics, all
+        if None, are used.
         """
-        return -float(np.mean(self.score_samples(X, shares=shares, most=most, seed=seed)))
+        found = self.score_samples(X, n_shares=n_shares, max_draws=max_draws, random_state=random_state)
+        return -float(np.mean(found))
 
-    def score_samples(self, X: Any, *, shares: int = 1000, most: int | None = 100, seed: int = 0) -> np.ndarray:
+    def score_samples(
+        self, X: Any, *, n_shares: int = 1000, max_draws: int | None = 100, random_state: Any = 0
+    ) -> np.ndarray:
         """log p(v | data) of each document; see ``log_perplexity``."""
         check_is_fitted(self)
         rows, hyper = self._rows(X, reset=False), self._settings
-        theta = generator(seed, Purpose.SEARCH_ROWS).dirichlet(hyper.alpha, shares).astype(np.float32)
+        seed = FitLocation().seed(random_state)
+        theta = generator(seed, Purpose.SEARCH_ROWS).dirichlet(hyper.alpha, n_shares).astype(np.float32)
         with jax.enable_x64(True):
             constant = float(log_normaliser(rows.shape[1], hyper.kappa))
         each = []
-        for topics in self._draws("topics", most=most):
-            found = [_evidence(jnp.asarray(topics), piece, theta, hyper.kappa) for piece in _pieces(rows, shares)]
+        for topics in self._draws("topics", most=max_draws):
+            found = [_evidence(jnp.asarray(topics), piece, theta, hyper.kappa) for piece in _pieces(rows, n_shares)]
             each.append(np.concatenate([np.asarray(part, np.float64) for part in found]))
-        return logsumexp(each, axis=0) - np.log(len(each)) - np.log(shares) + constant
+        return logsumexp(each, axis=0) - np.log(len(each)) - np.log(n_shares) + constant
 
     def score(self, X: Any, y: Any = None) -> float:
         """The mean of ``score_samples``."""
@@ -393,7 +411,7 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         return float(np.mean(self.score_samples(X)))
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """topic0, topic1, ..."""
+        """Names of the columns of ``transform``: topic0, topic1, ..."""
         del input_features
         check_is_fitted(self)
         return np.array([f"topic{k}" for k in range(self.n_topics)], dtype=object)

@@ -12,7 +12,7 @@ the sign of their estimate and their equation 10 are misprinted).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ from scirocco.batches import Batch
 from scirocco.core.program import Given
 from scirocco.core.types import Array, Data, Key, Params
 from scirocco.directional import log_bessel_excess
-from scirocco.estimators import Estimator
+from scirocco.estimators.base import StochasticEstimator
 from scirocco.gradient.blocks import Block
 from scirocco.manifolds import Sphere
 from scirocco.models.sam.weights import Shares, cosine, sampled, start
@@ -44,7 +44,7 @@ class Hyper(NamedTuple):
 
 
 def log_prior(topics: Array, centre: Array, hyper: Hyper) -> Array:
-    """Of the topics, mu integrated out, up to a constant."""
+    """The log prior of the topics, mu integrated out, up to a constant."""
     pull = hyper.kappa0 * centre + hyper.sigma * jnp.sum(topics, axis=0)
     return log_bessel_excess(topics.shape[-1] / 2 - 1, jnp.sqrt(jnp.sum(pull * pull)))
 
@@ -76,13 +76,11 @@ def at_nearest_shares(hyper: Hyper, params: Params, rows: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class ShareAverage(Estimator):
+class ShareAverage(StochasticEstimator[Shares]):
     """The gradient from draws of the shares of topics of the minibatch, whose chains go on where they were.
 
     ``draws`` of each document are averaged, ``between`` moves apart.
     """
-
-    stochastic: ClassVar[bool] = True
 
     alpha: tuple[float, ...]
     kappa: float
@@ -91,13 +89,13 @@ class ShareAverage(Estimator):
     between: int = 2
 
     def init(self, target: Target, position: Params, held: Params) -> Shares:
-        """All documents at the nearest shares."""
+        """The shares of all documents at those nearest to them."""
         del held
         found = [_started(position["topics"], batch.data, self.kappa) for batch in target.passes()]
         return jax.tree.map(lambda *parts: jnp.concatenate(parts)[: target.size], *found)
 
     def blank(self, target: Target, position: Params, held: Params) -> Shares:
-        """Zeros."""
+        """Shares of the right shapes, all zero."""
         del held
         size, topics = target.size, position["topics"]
         return Shares(*(jnp.zeros(shape, topics.dtype) for shape in ((size, topics.shape[0]), (size,), (size,))))
@@ -105,7 +103,7 @@ class ShareAverage(Estimator):
     def estimate(
         self, target: PureDensity, state: Shares, position: Params, held: Params, batch: Batch, key: Key | None = None
     ) -> tuple[Params, Shares]:
-        """The moves of the minibatch's shares, then one backward pass."""
+        """The gradient from new draws of the minibatch's shares, by one backward pass, and all shares after them."""
         del held
         assert key is not None
         alpha, kappa = (jnp.asarray(x, batch.data.dtype) for x in (self.alpha, self.kappa))
@@ -147,7 +145,7 @@ def _at_given_shares(kappa: float, params: Params, data: Data) -> Array:
 
 
 def shares_block(hyper: Hyper, draws: int, between: int) -> Block:
-    """New shares of all documents given the topics."""
+    """The block that draws new shares of all documents given the topics."""
     return Block(HELD, Given(_new_shares, hyper, draws, between))
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from scirocco.models.inputs import COUNTS, refuse_text
+from scirocco.models.inputs import COUNTS, refuse_text, validate_data
 
 
 class TfIdf(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -44,7 +44,7 @@ class TfIdf(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: Any) -> sp.csr_matrix:
-        """Unit vectors, sparse."""
+        """The tf-idf rows of counts ``X``, unit vectors, sparse."""
         check_is_fitted(self)
         counts = self._counts(X, reset=False)
         rows = counts.astype(np.float64) @ sp.diags(self.idf_)

@@ -45,11 +45,11 @@ class Found(NamedTuple):
 
 def fit(
     rows: np.ndarray, centre: np.ndarray, topics: np.ndarray, hyper: Hyper, *, batch_size: int | None, steps: int,
-    seed: int, max_seconds: float | None = None, report: Any = None, part: int = 0,
+    seed: int, max_seconds: float | None = None, callback: Any = None, part: int = 0,
 ) -> Found:  # fmt: skip
     """From topics; with a ``batch_size`` stochastic, parts with another number on other minibatches.
 
-    ``report(seconds, topics)`` is called after each step.
+    ``callback(seconds, topics)`` is called after each step.
     """
     import optax
 
@@ -82,8 +82,8 @@ def fit(
         if step == 0:
             began += time.perf_counter() - ready  # this one was compiled
         seconds = time.perf_counter() - began
-        if report is not None:
-            report(seconds, np.asarray(_direction(natural)))
+        if callback is not None:
+            callback(seconds, np.asarray(_direction(natural)))
         if max_seconds is not None and seconds > max_seconds:
             break
     return Found(np.asarray(_direction(natural)), bounds, time.perf_counter() - began)
@@ -125,7 +125,7 @@ def _direction(natural: Array) -> Array:
 
 
 def _mean(natural: Array) -> Array:
-    """E beta_k."""
+    """The expectation of each topic, E beta_k."""
     length = jnp.linalg.norm(natural, axis=-1, keepdims=True)
     return bessel_ratio(natural.shape[-1] / 2 - 1, length) * natural / length
 

@@ -17,7 +17,7 @@ from scirocco.core.types import Array, Key
 from scirocco.manifolds import Simplex, Sphere
 
 WANTED = 0.8  # probability of acceptance
-LEAST = 1e-3  # share that a start has of each topic, in units of an equal share
+LEAST_SHARE = 1e-3  # share that a start has of each topic, in units of an equal share
 
 
 class Shares(NamedTuple):
@@ -33,7 +33,7 @@ def start(dots: Array, gram: Array, kappa: Array) -> Shares:
     topics = gram.shape[-1]
     ridge = 1e-4 * jnp.eye(topics, dtype=gram.dtype)
     nearest = jnp.linalg.solve(gram + ridge, dots.T).T
-    theta = jnp.maximum(nearest / jnp.maximum(jnp.sum(nearest, axis=-1, keepdims=True), 1e-6), LEAST / topics)
+    theta = jnp.maximum(nearest / jnp.maximum(jnp.sum(nearest, axis=-1, keepdims=True), 1e-6), LEAST_SHARE / topics)
     theta = theta / jnp.sum(theta, axis=-1, keepdims=True)
     step = jnp.full(dots.shape[:1], 0.5 / jnp.sqrt(kappa), dots.dtype)
     return Shares(theta, jnp.log(step), jnp.zeros(dots.shape[:1], dots.dtype))

@@ -1,0 +1,58 @@
+"""Draws of a mixture as densities: what each says of rows, in training or not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from scirocco.corpora.documents import Documents
+from scirocco.models.dp_mixture.density import Law, Tables, log_scores
+from scirocco.models.dp_mixture.partition import PartitionLaw
+
+CERTAIN = 1e280  # counts of a component that is given: its base measure and the row itself change nothing
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """One draw: clusters with their statistics, and in the last place the cluster that nobody is in yet."""
+
+    law: Law
+    tables: Tables
+    weights: np.ndarray
+
+    @classmethod
+    def of(cls, sizes: np.ndarray, counts: np.ndarray, law: Law, partition: PartitionLaw) -> Snapshot:
+        """From sizes and counts (cluster, feature) of the clusters."""
+        number = sizes.size
+        tables = Tables.empty(law, number + 1)
+        tables.sizes[:number], tables.counts[:, :number] = sizes, counts.T
+        np.add.at(tables.totals, law.group, tables.counts)
+        urn = partition.urn(int(sizes.sum()) + 1, number)
+        weights = np.append(sizes + urn.shift, urn.fresh[number])
+        return cls(law, tables, weights / weights.sum())
+
+    @classmethod
+    def given(cls, weights: np.ndarray, components: np.ndarray, law: Law) -> Snapshot:
+        """From weights and components (cluster, feature) themselves; what is missing to 1 is the prior's."""
+        counts = np.append(components.T * CERTAIN, np.zeros((law.base.size, 1)), axis=1)
+        tables = Tables(counts, counts.sum(axis=0, keepdims=True), np.append(weights, 0.0))
+        return cls(law, tables, np.append(weights, max(1e-300, 1 - weights.sum())))
+
+    def scores(self, rows: Documents, threads: int | None) -> np.ndarray:
+        """log(weight x density) of rows in every cluster, (row, cluster)."""
+        return log_scores(rows, self.law, self.tables, self.weights, threads)
+
+    def shares(self, rows: Documents, threads: int | None) -> np.ndarray:
+        """The probability of each cluster, (row, cluster)."""
+        scores = self.scores(rows, threads)
+        return np.exp(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True))
+
+
+def log_predictive(snapshots: Sequence[Snapshot], rows: Documents, threads: int | None) -> np.ndarray:
+    """The log density of rows, averaged over draws."""
+    total = np.full(rows.size, -np.inf)
+    for snapshot in snapshots:
+        total = np.logaddexp(total, np.logaddexp.reduce(snapshot.scores(rows, threads), axis=1))
+    return np.asarray(total - np.log(len(snapshots)))

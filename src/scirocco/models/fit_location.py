@@ -1,0 +1,87 @@
+"""Where a model is fitted: in memory or in a folder, and whether its run begins or goes on."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from scirocco.models.storage import settings_of
+from scirocco.run.description import Description, ModelSettings, PassSettings, RunOptions
+from scirocco.run.engine import Engine
+from scirocco.run.folder import RunFolder, group_folders
+from scirocco.run.resume import GivenParts
+from scirocco.run.runner import run
+from scirocco.run.trace import Trace
+
+RESUMER = "scirocco.models.resuming:ModelResumer"  # not imported: it knows all models
+
+
+@dataclass(frozen=True)
+class FitLocation:
+    """The folder of a fit, if it has one; ``description`` is that of a run there that goes on."""
+
+    path: Path | None = None
+    description: Description | None = None
+    given: GivenParts = field(default_factory=GivenParts)
+
+    @classmethod
+    def of(cls, path: str | Path | None) -> FitLocation:
+        """The folder for a new fit."""
+        return cls(None if path is None else Path(path))
+
+    @property
+    def begun(self) -> bool:
+        """Whether there are chains to go on with."""
+        return self.description is not None and self.path is not None and bool(group_folders(self.path))
+
+    @property
+    def sampler(self) -> str | None:
+        """The sampler that a run of passes that goes on has, whatever "auto" would take now."""
+        settings = self.description and self.description.settings
+        return settings.sampler if isinstance(settings, PassSettings) else None
+
+    def seed(self, random_state: Any) -> int:
+        """That of the run, or a new one as scikit-learn has it."""
+        if self.description is not None:
+            return self.description.settings.seed
+        if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
+            return int(random_state)
+        return int(check_random_state(random_state).randint(2**31 - 1))
+
+    def model(self, model: Any) -> ModelSettings | None:
+        """What a run on disk must know of its model, so that ``resume`` can make it again."""
+        return None if self.path is None else ModelSettings(type(model).__name__, settings_of(model))
+
+    def run(
+        self, engines: Sequence[Engine], model: Any, data: dict[str, Any], *, seed: int, sampler: str,
+        seconds: float | None, workers: int,
+    ) -> Trace:  # fmt: skip
+        """Run the chains of a model of counts on data with this fingerprint, from their start or where they were."""
+        if self.description is not None:
+            description = self.description
+            if description.data != data:
+                raise ValueError(f"the data differ from those of the run in {self.path}")
+        else:
+            options = RunOptions(max_seconds=seconds, progress=bool(model.verbose), workers=workers)
+            settings = PassSettings(seed, len(engines), sampler)
+            description = Description(RESUMER, settings, options, data=data, model=self.model(model))
+        if self.path is None:
+            trace = run(engines, description, None)
+        else:
+            with RunFolder.new(self.path) if self.description is None else RunFolder(self.path) as folder:
+                folder.write(description)
+                trace = run(engines, description, folder)
+        warn_if_interrupted(trace)
+        return trace
+
+
+def warn_if_interrupted(trace: Trace) -> None:
+    """Say that a fit has less than it should."""
+    if trace.stopped is not None and trace.stopped.kind == "interrupted":
+        warnings.warn(f"fit was interrupted: it stops with what it has ({trace.stopped})", stacklevel=5)

@@ -1,0 +1,188 @@
+"""Chains in memory: every token's assignment is kept.
+
+``KeptGibbs``: topics given all assignments, then the assignments of a minibatch of documents given the topics,
+
+    phi_k ~ Dirichlet(beta + n_k),        z_di ~ (n_dk + alpha_k) phi_kw
+
+which is a Gibbs scan: exact, however small the minibatch, and parallel over its documents. Topics are drawn only for
+the words of the minibatch: the others enter through their total, a single gamma number by additivity.
+
+``CollapsedGibbs`` integrates the topics out (Griffiths and Steyvers 2004): better mixing a sweep, one thread.
+
+Both start from a search (``start.race``), which is an initial value like any other: what follows forgets it.
+Documents are kept in a random order, so that a part of them is a random part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from scirocco.core.compiled import over_blocks
+from scirocco.core.seeds import Purpose, generator, stream_key
+from scirocco.corpora.documents import Documents
+from scirocco.counts.chains import PassChain
+from scirocco.counts.estimators import KeptCounts
+from scirocco.counts.packing import Arrays
+from scirocco.models.lda.engine import TopicChain
+from scirocco.models.lda.kernels import sweeps_kept, sweeps_stream
+from scirocco.models.lda.kernels.vector_draw import padded
+from scirocco.models.lda.priors import learnt_alpha, learnt_beta
+from scirocco.models.lda.start.race import Race
+from scirocco.simplex.exact import draw_gammas
+
+BATCHES = 20  # minibatches in a sweep, unless topics are costly to draw beside so few tokens
+RECORD_COST = 6.0  # tenfold the time that a record takes for a cell of the table, over that of a sweep for a token
+MOST_DENSE = 1024  # topics; with more, those that a document has are looked at first
+
+
+class KeptGibbs(PassChain, TopicChain):
+    """Exact minibatch Gibbs with kept assignments."""
+
+    search: Race
+
+    def __init__(
+        self, documents: Documents, alpha: np.ndarray, beta: np.ndarray, *, seed: int, chain: int, search_passes: float,
+        batch_size: int | None, threads: int | None, learn: tuple[str, ...] = (), passes: float = 1.0,
+        records: int = 1, assigned: np.ndarray | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.threads, self.learn = threads, learn
+        self.alpha, self.beta = alpha.astype(np.float32), beta
+        self.topics, self.width, self.tokens = alpha.size, documents.width, documents.tokens
+        self.key = stream_key(seed, Purpose.KEPT_SWEEPS, chain)
+        self.order = np.arange(documents.size)
+        if assigned is None:
+            self.order = generator(seed, Purpose.SEARCH_ORDER, chain).permutation(documents.size)
+        shuffled = documents.take(self.order)
+        self.token_starts = shuffled.token_starts
+        # Every token's word, its topic, and the counts of words x topics.
+        self.kept = KeptCounts(
+            shuffled.token_words(), rows=self.topics, categories=self.width, width=padded(self.topics)
+        )
+        self.search = Race(
+            shuffled, self.kept, self.token_starts, self._padded_alpha(), beta, seed=seed, chain=chain,
+            passes=search_passes, threads=threads,
+        )  # fmt: skip
+        if assigned is not None:  # the first documents have topics: only the others need a start
+            self.kept.labels[: assigned.size] = assigned
+            self.kept.add(0, assigned.size)
+            self.search.begin_after(int(np.searchsorted(self.token_starts, assigned.size, side="right")) - 1)
+        self.phi = np.zeros(self.kept.table.shape, np.float32)
+        self.masses = np.zeros((self.width, 0), np.float32)
+        if batch_size is None:
+            pieces = int(np.clip(self.tokens // max(1, self.width * self.topics), 1, BATCHES))
+        else:
+            pieces = max(1, round(documents.size / batch_size))
+        # Borders at equal shares of the tokens, not of the documents, which may differ a lot.
+        wanted = np.linspace(0, self.tokens, pieces + 1)
+        self.borders = np.unique(np.searchsorted(self.token_starts, wanted))
+        self.borders[0], self.borders[-1] = 0, documents.size
+        # Passes whose time is ten times that of a record, which goes through all words and topics.
+        self._record_cost = RECORD_COST * self.kept.used.size / max(1, self.tokens)
+        self._allowed, self._records = passes, records
+        self._columns: dict[int, np.ndarray] = {}
+
+    def _padded_alpha(self) -> np.ndarray:
+        return np.pad(self.alpha, (0, padded(self.topics) - self.topics))
+
+    @property
+    def record_every(self) -> float:
+        """Passes from record to record: each may take a tenth of the time, but as many are made as are wanted.
+
+        Without a number of passes, that many are wanted of those made so far, however many that will be.
+        """
+        passes = self._allowed if np.isfinite(self._allowed) else self.sampled
+        return max(1.0, min(self._record_cost, passes / self._records))
+
+    def share(self, begin: int, end: int) -> float:
+        """By tokens."""
+        return float((self.token_starts[end] - self.token_starts[begin]) / max(1, self.tokens))
+
+    def end_pass(self) -> None:
+        """Learn the priors, if that is wanted."""
+        if "alpha" in self.learn:
+            found = learnt_alpha(self.alpha.astype(np.float64), self.token_starts, self.kept.labels)
+            self.alpha = found.astype(np.float32)
+        if "beta" in self.learn:
+            self.beta = learnt_beta(self.beta, self.kept.used)
+
+    def pack_assignments(self) -> Arrays:
+        """Assignments and priors."""
+        return {"z": self.kept.labels, "alpha": self.alpha, "beta": self.beta}
+
+    def unpack_assignments(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """The inverse of ``pack_assignments``; the search counts them."""
+        self.kept.labels[:], self.alpha, self.beta = (arrays[name] for name in ("z", "alpha", "beta"))
+
+    def sweep(self, begin: int, end: int) -> None:
+        """New topics, then new assignments of documents ``begin`` to ``end``."""
+        low, high = self.token_starts[begin], self.token_starts[end]
+        self._draw_topics(self.position)
+        kept, old, call = self.kept, self.kept.labels[low:high].copy(), self.next_call()
+        if self.topics <= MOST_DENSE:
+            blocks, alpha = -(-(end - begin) // sweeps_kept.DOCUMENTS), self._padded_alpha()
+            over_blocks(
+                lambda first, last: sweeps_kept.sweep_given(
+                    self.key, call, first, last, begin, end, self.token_starts, kept.codes, kept.labels, self.phi,
+                    alpha, self.topics,
+                ),
+                blocks,
+                self.threads,
+            )  # fmt: skip
+        else:
+            over_blocks(
+                lambda first, last: sweeps_stream.sweep_kept(
+                    self.key, call, first, last, begin, end, self.token_starts, kept.codes, kept.labels, self.phi,
+                    self.masses, self.alpha,
+                ),
+                -(-(end - begin) // sweeps_stream.DOCUMENTS),
+                self.threads,
+            )  # fmt: skip
+        kept.moved(low, old)
+
+    def _draw_topics(self, piece: int) -> None:
+        """phi for the words of a minibatch, given all assignments; the other words through their totals."""
+        if piece not in self._columns:
+            low, high = self.token_starts[self.borders[piece]], self.token_starts[self.borders[piece + 1]]
+            self._columns[piece] = np.unique(self.kept.codes[low:high])
+        columns = self._columns[piece]
+        parameter = self.kept.used[columns] + self.beta[columns, None]
+        theta = draw_gammas(self.key, self.next_call(), parameter, self.threads)
+        beyond = self.kept.totals + self.beta.sum() - parameter.sum(axis=0)
+        rest = draw_gammas(self.key, self.next_call(), np.maximum(beyond, 0.0), self.threads)
+        self.phi[columns, : self.topics] = theta / (theta.sum(axis=0) + rest)
+        if self.topics > MOST_DENSE:
+            if not self.masses.size:
+                self.masses = sweeps_stream.word_masses(self.phi, self.alpha)
+            self.masses[columns] = sweeps_stream.word_masses(self.phi[columns], self.alpha)
+
+    def draw(self) -> np.ndarray:
+        """Topics given all assignments, topics x words."""
+        if self.searching:
+            return self.search.topics()
+        theta = draw_gammas(self.key, self.next_call(), self.kept.used + self.beta[:, None], self.threads)
+        return np.ascontiguousarray((theta / theta.sum(axis=0)).T, dtype=np.float32)
+
+    def mean(self) -> np.ndarray:
+        """The expectation of ``draw``: less noise in averages."""
+        parameter = self.kept.used + self.beta[:, None]
+        return (parameter / parameter.sum(axis=0)).T
+
+    def inflation(self) -> np.ndarray | None:
+        """Exact: minibatches add no noise."""
+        return None if self.searching else np.ones((self.topics, self.width))
+
+
+class CollapsedGibbs(KeptGibbs):
+    """Collapsed Gibbs, the exact reference of the literature."""
+
+    def sweep(self, begin: int, end: int) -> None:
+        """New assignments, the topics integrated out."""
+        kept = self.kept
+        sweeps_kept.sweep_collapsed(
+            self.key, self.next_call(), 0, begin, end, self.token_starts, kept.codes, kept.labels, kept.table,
+            kept.totals, self._padded_alpha(), self.beta.astype(np.float32), np.float32(self.beta.sum()), self.topics,
+            False,
+        )  # fmt: skip

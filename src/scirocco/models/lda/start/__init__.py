@@ -1,0 +1,1 @@
+"""Searches for topics to start from."""

@@ -1,0 +1,201 @@
+"""How many topics? Candidates side by side under one budget.
+
+Each candidate is fitted with several chains to most of the documents and scored on the others by document completion.
+The budget comes in ``ROUNDS`` parts, each shared out among the candidates that are left; fits go on where they were.
+After each part those are given up whose score is worse than the best by more than ``HOPELESS`` standard errors of the
+difference, document by document.
+
+Recommended is the smallest number of topics whose score is within one such standard error of the best: more topics than
+that are not worth what they cost in stability and in time.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from scirocco.core.checks import positive_array, require_count
+from scirocco.core.seeds import Purpose, generator
+from scirocco.corpora.documents import Documents
+from scirocco.corpora.store import Corpus
+from scirocco.models.fit_location import FitLocation
+from scirocco.models.lda.estimator import LDA
+from scirocco.models.lda.evaluation import completion_scores
+from scirocco.run.resume import resume
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ROUNDS = 3
+HOPELESS = 4.0
+HELD_OUT, MOST_HELD_OUT = 0.1, 1000  # share of the documents, and how many at most
+SCORED_DRAWS = 10
+SCORED_TOKENS = 2  # of a document, about, but a tenth of it at the least
+
+
+@dataclass(eq=False)
+class TopicChoice:
+    """What was found: ``table`` by number of topics, ``recommended`` and the ``reason``; ``models`` are the fits.
+
+    Perplexity is of held-out documents, ``error`` its standard error over documents; ``difference`` is the log score
+    per token below the best, with its own error; ``reproduced`` is the share of topics that all chains have found.
+    """
+
+    table: pd.DataFrame
+    recommended: int
+    reason: str
+    models: dict[int, LDA] = field(repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.table.to_string(float_format=lambda x: f'{x:.4g}')}\n{self.reason}"
+
+    __repr__ = __str__
+
+    def plot(self, ax: Any = None) -> Any:
+        """Perplexity with its error and the share of reproduced topics, against the number of topics."""
+        import matplotlib.pyplot as plt
+
+        ax = plt.subplots(figsize=(6, 4))[1] if ax is None else ax
+        table = self.table.sort_index()
+        ax.errorbar(table.index, table["perplexity"], yerr=table["error"], marker="o", capsize=3, label="perplexity")
+        ax.axvline(self.recommended, color="0.7", linestyle=":", label=f"recommended: {self.recommended}")
+        ax.set(xlabel="topics", ylabel="held-out perplexity")
+        other = ax.twinx()
+        other.plot(table.index, table["reproduced"], color="C1", marker="s", linestyle="--", label="reproduced")
+        other.set(ylabel="topics found by all chains", ylim=(0, 1.05))
+        handles = [*ax.get_legend_handles_labels()[0], *other.get_legend_handles_labels()[0]]
+        ax.legend(handles, [handle.get_label() for handle in handles])
+        return ax
+
+
+def choose_topics(
+    X: Any, candidates: Iterable[int], *, max_seconds: float = 60.0, n_chains: int = 2, random_state: Any = None,
+    n_jobs: int | None = None, **settings: Any,
+) -> TopicChoice:  # fmt: skip
+    """Compare numbers of topics on the same documents under one budget.
+
+    Args:
+        X: counts, documents x words; a tenth of the documents, at most 1,000, is held out.
+        candidates: numbers of topics.
+        max_seconds: for all candidates together, compiling and scoring not counted.
+        n_chains: of each, at least two, so that it can be said which topics they agree on.
+        random_state: seed.
+        n_jobs: threads; -1 or None for all cores.
+        settings: what else ``LDA`` takes, such as alpha and beta.
+
+    >>> import numpy as np, scirocco as sc
+    >>> counts = np.random.default_rng(0).poisson(0.3, size=(80, 40))
+    >>> choice = sc.choose_topics(counts, [1, 3], max_seconds=2.0, random_state=0)
+    >>> choice.recommended in (1, 3), len(choice.table)
+    (True, 2)
+    """
+    positive_array("max_seconds", max_seconds)
+    require_count("n_chains", n_chains, least=2)
+    own = {"n_topics", "max_iter", "search_passes"} & settings.keys()
+    if own:
+        raise ValueError(f"{', '.join(sorted(own))} are chosen here: leave them out")
+    reader = LDA(1)
+    seed, documents = FitLocation().seed(random_state), reader._documents(X, reset=True)
+    held = max(1, min(int(HELD_OUT * documents.size), MOST_HELD_OUT))
+    numbers = _candidates(candidates, documents.size - held)
+    # Of short documents more tokens are scored, so that each has one or two.
+    scored = float(np.clip(SCORED_TOKENS * documents.size / max(1, documents.tokens), 0.1, 0.5))
+    order = generator(seed, Purpose.HELD_OUT).permutation(documents.size)
+    train, test = documents.take(order[held:]), documents.take(order[:held])
+    settings |= {"n_chains": n_chains, "random_state": seed, "n_jobs": n_jobs}
+    used = dict.fromkeys(numbers, 0.0)
+    models: dict[int, LDA] = {}
+    scores: dict[int, np.ndarray] = {}
+    left, tokens = numbers, np.ones(1)
+    with tempfile.TemporaryDirectory(prefix="scirocco-") as folder, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*of the topics are not found by all")  # it is in the table
+        for _ in range(ROUNDS):
+            share = max_seconds / ROUNDS / len(left)
+            for k in left:
+                used[k] += share
+                models[k] = _gone_on(k, Path(folder) / str(k), train, used[k], settings)
+                draws = models[k]._draws(SCORED_DRAWS)
+                scores[k], tokens = completion_scores(
+                    draws, models[k].alpha_, test, held_out=scored, seed=seed, threads=models[k]._threads
+                )
+            left = _promising(left, scores, tokens)
+    names = getattr(reader, "feature_names_in_", X.vocabulary if isinstance(X, Corpus) else None)
+    for model in models.values():
+        if names is not None:
+            model.vocabulary_ = np.asarray(names, dtype=object)
+    return _judged(numbers, left, models, scores, tokens, used)
+
+
+def _candidates(candidates: Iterable[int], size: int) -> list[int]:
+    numbers = sorted(set(candidates))
+    if not numbers:
+        raise ValueError("candidates is empty: give some numbers of topics, such as [10, 20, 50]")
+    for k in numbers:
+        require_count("candidates", k)
+    if numbers[-1] > size:
+        raise ValueError(f"candidates must not exceed the number of documents fitted, {size}; got {numbers[-1]}")
+    if size < 18:
+        raise ValueError(f"{size} documents beside those held out are too few to compare: at least 18")
+    return [int(k) for k in numbers]
+
+
+def _gone_on(k: int, path: Path, train: Documents, seconds: float, settings: dict[str, Any]) -> LDA:
+    """The fit of a candidate after so many seconds in all."""
+    if not path.exists():
+        return LDA(k, max_seconds=seconds, **settings)._fit(train, None, FitLocation.of(path))
+    fitted: LDA = resume(path, train, max_seconds=seconds)
+    return fitted
+
+
+def _difference(a: np.ndarray, b: np.ndarray, tokens: np.ndarray) -> tuple[float, float]:
+    """How much higher the log score a is than b, per token, and the standard error over documents."""
+    each = a - b
+    mean = each.sum() / tokens.sum()
+    return float(mean), float(np.sqrt(np.sum((each - mean * tokens) ** 2)) / tokens.sum())
+
+
+def _promising(left: list[int], scores: dict[int, np.ndarray], tokens: np.ndarray) -> list[int]:
+    best = max(left, key=lambda k: scores[k].sum())
+    return [k for k in left if k == best or _within(scores[best], scores[k], tokens, HOPELESS)]
+
+
+def _within(best: np.ndarray, other: np.ndarray, tokens: np.ndarray, limit: float) -> bool:
+    mean, error = _difference(best, other, tokens)
+    return mean <= limit * error
+
+
+def _judged(
+    numbers: list[int], left: list[int], models: dict[int, LDA], scores: dict[int, np.ndarray], tokens: np.ndarray,
+    used: dict[int, float],
+) -> TopicChoice:  # fmt: skip
+    import pandas as pd
+
+    best = max(left, key=lambda k: scores[k].sum())
+    rows = []
+    for k in numbers:
+        mean = scores[k].sum() / tokens.sum()
+        error = np.sqrt(np.sum((scores[k] - mean * tokens) ** 2)) / tokens.sum()
+        below, its_error = _difference(scores[best], scores[k], tokens)
+        agreement = models[k].agreement_
+        rows.append({
+            "perplexity": np.exp(-mean), "error": np.exp(-mean) * error, "difference": below,
+            "difference_error": its_error, "reproduced": float(agreement.reproduced.mean()),
+            "total_variation": float(agreement.total_variation[1:].mean()) if agreement.chains > 1 else np.nan,
+            "seconds": used[k], "given_up": k not in left,
+        })  # fmt: skip
+    recommended = min(k for k in left if k == best or _within(scores[best], scores[k], tokens, 1.0))
+    share = float(models[recommended].agreement_.reproduced.mean())
+    if recommended == best:
+        reason = f"{best} topics predict held-out documents best, and no smaller number comes within a standard error"
+    else:
+        reason = f"{recommended} topics are the fewest within a standard error of the best score, that of {best}"
+    if recommended == numbers[-1] and len(numbers) > 1:
+        reason += "; it is the largest candidate: try more"
+    reason += f". All chains agree on {share:.0%} of its topics"
+    return TopicChoice(pd.DataFrame(rows, index=pd.Index(numbers, name="topics")), recommended, f"{reason}.", models)

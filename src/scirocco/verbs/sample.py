@@ -1,0 +1,299 @@
+"""``sample``: the posterior of a target, from minibatches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from scirocco.batches import Arrays, Batching
+from scirocco.bias.gradient import gradient_report
+from scirocco.core.checks import require_collect
+from scirocco.core.interrupt import interruptible
+from scirocco.core.parts import name_of
+from scirocco.core.types import Key, Params
+from scirocco.estimators import Estimator
+from scirocco.gradient.blocks import Block
+from scirocco.gradient.engine import GradientEngine, is_function
+from scirocco.gradient.kernel import Kernel
+from scirocco.run.describe import describe, is_opaque, outline, part_again, rebuild
+from scirocco.run.description import (
+    Description,
+    ModelSettings,
+    Parts,
+    RunOptions,
+    StepSettings,
+    TunedParts,
+)
+from scirocco.run.folder import RunFolder, group_folders
+from scirocco.run.progress import waiting
+from scirocco.run.recording import Recording
+from scirocco.run.resume import GivenParts, Resumer
+from scirocco.run.runner import run
+from scirocco.run.trace import Trace
+from scirocco.samplers.base import Sampler, automatic
+from scirocco.target import Target
+from scirocco.verbs.tune import kernel, require_target, tune
+
+
+@interruptible
+def sample(
+    target: Target,
+    sampler: Sampler,
+    initial: Params | Callable[[Key], Params],
+    *,
+    num_samples: int = 1000,
+    burn_in: int = 1000,
+    thin: int = 1,
+    batch_size: int | float | None = None,
+    estimator: Estimator | None = None,
+    batching: Batching | None = None,
+    blocks: Sequence[Block] = (),
+    chains: int = 4,
+    seed: int = 0,
+    collect: Callable[[Params], Any] | bool | None = None,
+    gradients: bool = False,
+    max_seconds: float | None = None,
+    path: str | Path | None = None,
+    checkpoint_seconds: float = 30.0,
+    progress: bool | None = None,
+    group_size: int | None = None,
+    workers: int = 1,
+    report: bool = True,
+) -> Trace:
+    """Sample a posterior from minibatches.
+
+    Args:
+        target: the posterior.
+        sampler: the dynamics, such as ``SGLD(step_size=1e-5)``, or ``SGLD(step_size="auto")``: see ``tune``.
+        initial: where the chains start, any pytree; or a function of a random key, for dispersed starts. With
+            ``step_size="auto"`` the search for the mode starts there, and chains start around the mode.
+        num_samples: draws to keep from each chain.
+        burn_in: steps before the first of them.
+        thin: steps from draw to draw.
+        batch_size: rows of a minibatch, a count or a fraction of N. By default 1 % of N, but 100 to 1,000 rows.
+        estimator: ``Plain()`` by default, ``ControlVariate()``, ``SAGA()`` or ``SVRG()``; with ``step_size="auto"`` the
+            less noisy of the first two by default.
+        batching: how rows are drawn: ``batches.Shuffled()`` by default, ``WithReplacement()`` or ``Weighted(p)``.
+        blocks: the user's own updates for some of the parameters.
+        chains: independent chains, run side by side.
+        seed: the only source of randomness: the same seed gives the same draws, bit for bit.
+        collect: what to store of each draw: a function of the parameters, None for all of them, False for nothing (the
+            streaming moments are kept in any case).
+        gradients: store an estimate of grad U with each draw, from a minibatch of its own, for
+            ``postprocess.trace_zero_variance``.
+        max_seconds: a budget of time, after which the run stops with what it has; compiling does not count.
+        path: a folder for draws and checkpoints; draws stay in memory without it.
+        checkpoint_seconds: time between checkpoints.
+        progress: show a progress bar; by default on a terminal or in a notebook.
+        group_size: chains that advance together in one program; all by default. The draws of a group depend on the seed
+            and on the numbers of its chains, not on the other groups.
+        workers: groups that run at the same time, each in a thread.
+        report: measure how far the sampled law is from the posterior (``trace.bias``), for about a tenth of the work.
+
+    >>> import jax.numpy as jnp, scirocco as sc
+    >>> target = sc.Target(lambda m: -m**2 / 2, lambda m, x: -(x - m)**2 / 2, jnp.arange(10.0))
+    >>> trace = sc.sample(target, sc.SGLD(step_size=0.01), jnp.array(4.0), num_samples=500, batch_size=5, chains=2)
+    >>> dict(trace.posterior.sizes)
+    {'chain': 2, 'draw': 500}
+    """
+    parts = GradientParts(sampler, estimator, batching, tuple(blocks), initial, collect, gradients=bool(gradients))
+    size = chains if group_size is None else group_size
+    settings = StepSettings(seed, chains, num_samples, burn_in, thin, size, batch_size)
+    options = RunOptions(max_seconds, checkpoint_seconds, progress, workers, report=report)
+    return begin(target, parts, settings, options, path)
+
+
+class GradientParts(NamedTuple):
+    """What a run is made of."""
+
+    sampler: Any
+    estimator: Any
+    batching: Any
+    blocks: tuple[Block, ...]
+    initial: Any
+    collect: Any = None
+    shapes_only: bool = False  # ``initial`` has no values: they are in the checkpoints
+    gradients: bool = False  # stored with the draws
+
+    def described(self) -> Parts:
+        """For the description of the run."""
+        return Parts(
+            describe(self.sampler), describe(self.estimator), describe(self.batching),
+            "function" if callable(self.collect) else self.collect, [list(block.names) for block in self.blocks],
+            {"opaque": "function"} if is_function(self.initial) else describe(self.initial, keep=True),
+            gradients=self.gradients,
+        )  # fmt: skip
+
+    @classmethod
+    def again(cls, recorded: Parts, given: GivenParts, begun: bool) -> GradientParts:
+        """Those of a run that goes on, from its description and from what was given again."""
+        initial, shapes = given.initial, False
+        if initial is None:
+            shapes = begun and recorded.parameters is not None  # then the values are in the checkpoints
+            initial = part_again("start", recorded.parameters if shapes else recorded.initial, None, "initial")
+        return cls(
+            part_again("sampler", recorded.sampler, given.sampler),
+            part_again("estimator", recorded.estimator, given.estimator),
+            part_again("batching", recorded.batching, given.batching),
+            given.blocks, initial, given.collect if callable(given.collect) else recorded.collect,
+            shapes_only=shapes, gradients=recorded.gradients,
+        )  # fmt: skip
+
+
+def begin(
+    target: Target, parts: GradientParts, settings: StepSettings, options: RunOptions, path: str | Path | None, *,
+    resumer: str | None = None, model: ModelSettings | None = None,
+) -> Trace:  # fmt: skip
+    """A new run, of its own or the fit of a ``model``, with which ``resumer`` goes on."""
+    require_collect(parts.collect)
+    require_warm_up(parts.sampler, settings.burn_in)
+    description = Description(
+        resumer or name_of(GradientResumer), settings, options, parts.described(), model=model
+    )  # fmt: skip
+    if path is None:
+        return _run(target, parts, description, None)
+    require_target(target)
+    with RunFolder.new(path) as folder:
+        description = replace(description, data=target.source.fingerprint())
+        folder.write(description)
+        return _run(target, parts, description, folder)
+
+
+def _run(target: Target, parts: GradientParts, description: Description, folder: RunFolder | None) -> Trace:
+    begun = folder is not None and bool(group_folders(folder.path))
+    known = description.tuned[0] if begun and description.tuned else None
+    prepared = prepare(target, parts, description, known)
+    engines = engines_of(prepared, description, range(description.settings.chains))
+    settings = replace(_stepped(description), batch_size=engines[-1].kernel.batch_size)
+    tuned = description.tuned if prepared.found is None else (prepared.found,)
+    return run_engines(engines, replace(description, settings=settings, tuned=tuned), folder)
+
+
+class Prepared(NamedTuple):
+    """A target with parts whose step size is known."""
+
+    target: Target
+    parts: GradientParts
+    batch_size: Any
+    kernel: Kernel | None = None  # of the search for a step size
+    found: TunedParts | None = None  # by that search
+
+
+def prepare(target: Target, parts: GradientParts, description: Description, known: TunedParts | None) -> Prepared:
+    """Tune, if that is wanted and not done; ``known`` is what a run that goes on has of it."""
+    settings = _stepped(description)
+    if automatic(getattr(parts.sampler, "step_size", None)) is None:
+        return Prepared(target, parts, settings.batch_size)
+    if known is not None and not any(map(is_opaque, (known.sampler, known.estimator, known.batching, known.initial))):
+        return Prepared(target, _with(parts, known), known.batch_size)
+    with waiting("looking for a step size", description.options.progress):
+        tuned = tune(
+            target, parts.sampler, parts.initial, estimator=parts.estimator, batching=parts.batching,
+            blocks=parts.blocks, seed=settings.seed, batch_size=settings.batch_size,
+        )  # fmt: skip
+    batching = tuned.kernel.batching
+    parts = parts._replace(sampler=tuned.sampler, estimator=tuned.estimator, batching=batching, initial=tuned.initial)
+    found = TunedParts(
+        describe(tuned.report), describe(tuned.sampler), describe(tuned.estimator), describe(batching),
+        outline(tuned.initial), tuned.batch_size,
+    )  # fmt: skip
+    return Prepared(target, parts, tuned.batch_size, tuned.kernel, found)
+
+
+def _with(parts: GradientParts, known: TunedParts) -> GradientParts:
+    names = ("sampler", "estimator", "batching", "initial")
+    return parts._replace(**{name: rebuild(getattr(known, name)) for name in names})
+
+
+def _stepped(description: Description) -> StepSettings:
+    settings = description.settings
+    assert isinstance(settings, StepSettings), "a run of gradients is counted in steps"
+    return settings
+
+
+def engines_of(
+    prepared: Prepared, description: Description, chains: range, *, report: bool = True
+) -> list[GradientEngine]:  # fmt: skip
+    """Groups of the chains with these numbers, all of one posterior."""
+    target, parts, settings = prepared.target, prepared.parts, _stepped(description)
+    report = report and description.options.report
+    bound = prepared.kernel
+    engines: list[GradientEngine] = []
+    for start in range(0, len(chains), settings.group_size):
+        # Data in memory is shared by all groups; of data on disk each reads its own blocks.
+        if bound is None or not isinstance(target.source, Arrays):
+            if bound is not None and not engines:
+                bound.close()  # of the search
+            bound = kernel(
+                target, parts.sampler, estimator=parts.estimator, batching=parts.batching, blocks=parts.blocks,
+                chains=settings.group_size, seed=settings.seed, batch_size=prepared.batch_size,
+            )  # fmt: skip
+        engines.append(
+            GradientEngine(
+                bound, parts.initial, chains=chains[start : start + settings.group_size],
+                recording=Recording.of(settings.burn_in, settings.thin, parts.sampler), collect=parts.collect,
+                gradients=parts.gradients, num_samples=settings.num_samples, shapes_only=parts.shapes_only,
+                report=gradient_report if report else None,
+            )
+        )  # fmt: skip
+    return engines
+
+
+def run_engines(engines: list[GradientEngine], description: Description, folder: RunFolder | None) -> Trace:
+    """To the end, from the start or from checkpoints."""
+    try:
+        known, now = description.variables, engines[0].variables
+        if known and known != now:
+            raise ValueError(f"the run stored {_shapes(known)}; collect now returns {_shapes(now)}")
+        parts = replace(description.parts, parameters=outline(engines[0].example))
+        return run(engines, replace(description, parts=parts), folder)
+    finally:
+        for engine in engines:
+            engine.kernel.close()
+
+
+def _shapes(variables: Any) -> str:
+    return ", ".join(f"{name} {v.dtype}{list(v.shape)}" for name, v in variables.items() if v.role == "draw")
+
+
+class GradientResumer(Resumer):
+    """Goes on with a run of ``sample``."""
+
+    kind = "sample"
+
+    def __call__(self, path: Path, description: Description, target: Any, y: Any, given: GivenParts) -> Trace:
+        """From the target, given again."""
+        if y is not None:
+            raise ValueError("a run of sample takes its target and nothing else: leave y out")
+        require_same_data(path, description, target)
+        recorded = description.parts
+        if recorded.collect == "function" and not callable(given.collect):
+            raise ValueError("the run stored what a collect function returned: give the same function as collect=")
+        if recorded.collect != "function" and callable(given.collect):
+            raise ValueError("the run had no collect function: resume it without collect=")
+        if recorded.blocks != [list(block.names) for block in given.blocks]:
+            raise ValueError(f"the run had blocks for {recorded.blocks}: give the same blocks")
+        parts = GradientParts.again(recorded, given, bool(group_folders(path)))
+        with RunFolder(path) as folder:
+            return _run(target, parts, description, folder)
+
+
+def require_warm_up(sampler: object, burn_in: int) -> None:
+    """Reject a burn-in that is over before the sampler has its law."""
+    steps = getattr(sampler, "warm_up", 0)
+    if burn_in < steps:
+        raise ValueError(
+            f"burn_in must be at least {steps}, the steps in which {type(sampler).__name__} adapts; got {burn_in}"
+        )
+
+
+def require_same_data(path: Path, description: Description, target: Any) -> None:
+    """Reject what is no target, and data that is not that of the run."""
+    require_target(target)
+    known, present = description.data, target.source.fingerprint()
+    if known != present:
+        names = [n for n in {*known, *present} if known.get(n) != present.get(n)]
+        changes = "; ".join(f"{n} was {known.get(n)}, is {present.get(n)}" for n in sorted(names))
+        raise ValueError(f"the data differs from that of the run in {path}: {changes}")

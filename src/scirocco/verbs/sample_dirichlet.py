@@ -1,0 +1,265 @@
+"""``sample_dirichlet``: the posterior of the probabilities of categories, from minibatches of observations.
+
+    z_i ~ Categorical(omega),    omega ~ Dirichlet(prior),    so that    omega | z ~ Dirichlet(prior + counts)
+
+Here the posterior is known, which makes it the proving ground of the simplex samplers. They also take streams of codes
+too long to count, and the same engine shows how a model of counts runs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scirocco.batches import Arrays, MemoryMapped, Strata, Stream
+from scirocco.batches.base import batch_rows
+from scirocco.bias.dirichlet import dirichlet_report
+from scirocco.core.checks import positive_array, real_array, require_collect, require_count
+from scirocco.core.interrupt import interruptible
+from scirocco.core.parts import name_of
+from scirocco.counts.codes import COUNTED_AT_ONCE, CodeBlocks, compact, fingerprint, require_codes
+from scirocco.counts.engine import DirichletEngine
+from scirocco.counts.estimators import CountEstimator, chosen_estimator
+from scirocco.counts.minibatches import FromDisk, InMemory, Minibatches
+from scirocco.run.describe import describe, part_again, rebuild
+from scirocco.run.description import CodeSettings, Description, Parts, RunOptions
+from scirocco.run.folder import RunFolder
+from scirocco.run.recording import Recording
+from scirocco.run.resume import GivenParts, Resumer
+from scirocco.run.runner import run
+from scirocco.run.trace import Trace
+from scirocco.simplex import SCIR, SCIRCV, Exact, SimplexSampler
+
+SPARSE = 8  # this many categories to an observation of the minibatch make lazy updates worth it
+
+
+@interruptible
+def sample_dirichlet(
+    data: Any,
+    prior: Any = 1.0,
+    sampler: SimplexSampler | None = None,
+    *,
+    batch_size: int | float | None = None,
+    num_samples: int = 1000,
+    burn_in: int = 1000,
+    thin: int = 1,
+    categories: int | None = None,
+    batching: str | Strata = "independent",
+    estimator: str | CountEstimator = "plain",
+    lazy: bool | None = None,
+    initial: Any = None,
+    chains: int = 4,
+    seed: int = 0,
+    collect: Callable[[np.ndarray], Any] | bool | None = None,
+    max_seconds: float | None = None,
+    path: str | Path | None = None,
+    checkpoint_seconds: float = 30.0,
+    progress: bool | None = None,
+    threads: int | None = None,
+    workers: int = 1,
+    report: bool = True,
+) -> Trace:
+    """Sample the probabilities of categories from minibatches of observed category codes.
+
+    Args:
+        data: a vector of codes 0, 1, ..., in memory, memory-mapped, or a ``batches`` source of one column.
+        prior: the Dirichlet parameter, one number or one for each category.
+        sampler: ``SCIRCV(step_size=0.1)`` by default, which counts the data once, or another of ``simplex``.
+        batch_size: observations of a minibatch, a count or a fraction of N. By default 1 % of N, but 100 to 10,000.
+        num_samples: draws to keep from each chain, after ``burn_in`` steps, one every ``thin`` steps.
+        categories: how many there are; by default the length of the prior, or what occurs in the data.
+        batching: "independent" samples, "shuffled" epochs, "with_replacement", or ``batches.Strata(labels)``.
+        estimator: how counts are estimated: "plain"; for samplers on natural parameters also "control_variate" and
+            "saga", which know all counts after one pass. ``SCIRCV`` has its own.
+        lazy: leave categories that a minibatch does not touch until they are read (same law, other random numbers); by
+            default when they are many. Recording reads everything: combine with ``thin``.
+        initial: unnormalised weights to start all chains from; by default draws given a first part of the data.
+        chains: independent chains.
+        seed: the only source of randomness: the same seed gives the same draws, whatever the threads.
+        collect: what to store of each draw: a function of omega, None for omega itself, False for nothing (the
+            streaming moments are kept in any case).
+        max_seconds: a budget of time, after which the run stops with what it has; compiling does not count.
+        path: a folder for draws and checkpoints, for ``scirocco.resume(path, data)``; in memory without it.
+        checkpoint_seconds: time between checkpoints.
+        progress: show a bar; by default on a terminal or in a notebook.
+        threads: of the transitions of many categories; all cores by default.
+        workers: chains that run at the same time, each in a thread; pays where steps are long.
+        report: say how far the sampled law is from the posterior (``trace.bias``).
+
+    >>> import numpy as np, scirocco as sc
+    >>> codes = np.repeat([0, 1, 2], [700, 290, 10])
+    >>> trace = sc.sample_dirichlet(codes, 0.1, sc.SCIR(step_size=0.02), batch_size=100, num_samples=500, thin=10)
+    >>> trace.posterior["omega"].shape
+    (4, 500, 3)
+    >>> bool(abs(trace.mean["omega"][0] - 0.7) < 0.02)
+    True
+    """
+    options = RunOptions(max_seconds, checkpoint_seconds, progress, workers, threads, report)
+    require_collect(collect)
+    sampler = SCIRCV(step_size=0.1) if sampler is None else sampler
+    if not isinstance(sampler, SimplexSampler):
+        raise TypeError(f"sampler must be SCIR, SCIRCV or another of simplex; got {type(sampler).__name__}")
+    if lazy is not None and not isinstance(lazy, bool):
+        raise TypeError(f"lazy must be True, False or None; got {lazy!r}")
+    if isinstance(batching, Strata) and getattr(sampler, "remove_bias", False):
+        raise ValueError("remove_bias knows simple random minibatches only: stratified ones have another bias")
+    way = "stratified" if isinstance(batching, Strata) else batching
+    settings = CodeSettings(seed, chains, num_samples, burn_in, thin, 1, None, lazy, way)
+    chosen = chosen_estimator(estimator, sampler)
+    source, alpha = _source(data, prior, categories)
+    settings = replace(settings, batch_size=_batch_size(batch_size, source, sampler))
+    start = None if initial is None else _initial(initial, alpha)
+    parts = CodeParts(source, alpha, sampler, chosen, batching, collect, start)
+    description = Description(name_of(DirichletResumer), settings, options, parts.described())
+    if path is None:
+        return _run(parts, description, None)
+    with RunFolder.new(path) as folder:
+        return _run(parts, description, folder)
+
+
+class CodeParts(NamedTuple):
+    """What a run is made of."""
+
+    source: Any
+    prior: np.ndarray
+    sampler: SimplexSampler
+    estimator: CountEstimator
+    batching: Any
+    collect: Any
+    initial: np.ndarray | None
+
+    def described(self) -> Parts:
+        """For the description of the run."""
+        return Parts(
+            describe(self.sampler), describe(self.estimator), collect=_collect_name(self.collect),
+            initial=describe(self.initial, keep=True), prior=describe(self.prior, keep=True),
+        )  # fmt: skip
+
+
+class DirichletResumer(Resumer):
+    """Goes on with a run of ``sample_dirichlet``."""
+
+    kind = "sample_dirichlet"
+    threaded = True
+
+    def __call__(self, path: Path, description: Description, data: Any, y: Any, given: GivenParts) -> Trace:
+        """From the codes, given again."""
+        if y is not None:
+            raise ValueError("a run of sample_dirichlet takes its codes and nothing else: leave y out")
+        given.refuse(self.kind, "blocks", "initial")
+        settings, recorded, batching = description.settings, description.parts, given.batching
+        assert isinstance(settings, CodeSettings)
+        collect = _collect_name(given.collect)
+        if recorded.collect != collect and "function" in (recorded.collect, collect):
+            raise ValueError(f"the run had collect={recorded.collect}: give the same")
+        if isinstance(batching, str) and batching != settings.batching:
+            raise ValueError(f"the run had batching={settings.batching!r}; got {batching!r}")
+        if settings.batching == "stratified" and not isinstance(batching, Strata):
+            raise ValueError("the run was stratified: give its labels again as batching=sc.batches.Strata(labels)")
+        source, alpha = _source(data, rebuild(recorded.prior), None)
+        sampler = part_again("sampler", recorded.sampler, given.sampler)
+        if isinstance(sampler, SCIRCV) and given.estimator is None:
+            estimator = chosen_estimator("plain", sampler)  # made of the sampler, which may be given again
+        else:
+            again = None if given.estimator is None else chosen_estimator(given.estimator, sampler)
+            estimator = part_again("estimator", recorded.estimator, again)
+        parts = CodeParts(
+            source, alpha, sampler, estimator, batching if isinstance(batching, Strata) else settings.batching,
+            given.collect if callable(given.collect) else recorded.collect, rebuild(recorded.initial),
+        )  # fmt: skip
+        with RunFolder(path) as folder:
+            return _run(parts, description, folder)
+
+
+def _run(parts: CodeParts, description: Description, folder: RunFolder | None) -> Trace:
+    """One group for each chain, from their start or from their checkpoints."""
+    settings, options = description.settings, description.options
+    assert isinstance(settings, CodeSettings)
+    n, seed, chains = int(settings.batch_size or 0), settings.seed, range(settings.chains)
+    source, alpha, estimator, way = parts.source, parts.prior, parts.estimator, parts.batching
+    lazy = alpha.size > SPARSE * n if settings.lazy is None else bool(settings.lazy)
+    lazy = lazy and isinstance(parts.sampler, SCIR | SCIRCV)
+    if estimator.remembers and (isinstance(source, Stream) or isinstance(way, Strata) or way == "with_replacement"):
+        raise ValueError(
+            f"estimator={estimator!r} remembers observations: it needs data in memory, each row drawn once"
+        )
+    minibatches: list[Minibatches]
+    if isinstance(source, Stream):
+        if way not in ("independent", "shuffled"):
+            raise ValueError("data on disk comes in shuffled blocks: leave batching alone")
+        if n > source.resident_rows:
+            rows = f"the rows of a resident block, {source.resident_rows}"
+            raise ValueError(f"batch_size must be at most {rows}; got {n}: use a larger block_bytes")
+        blocks = [CodeBlocks(source, alpha.size, seed=seed, chain=chain) for chain in chains]
+        minibatches = [FromDisk(own, n, seed=seed, chain=chain) for chain, own in enumerate(blocks)]
+    else:
+        codes = compact(source)
+        minibatches = [InMemory(codes, n, way, seed=seed, chain=chain, part=COUNTED_AT_ONCE) for chain in chains]
+    try:
+        if folder is not None:
+            present = fingerprint(source, way)
+            if description.data not in ({}, present):
+                raise ValueError(f"the data differs from that of the run in {folder.path}")
+            description = replace(description, data=present)
+            folder.write(description)
+        engines = [
+            DirichletEngine(
+                minibatches[chain], parts.sampler, estimator, alpha, lazy=lazy, chain=chain, seed=seed,
+                collect=parts.collect, recording=Recording(settings.burn_in, settings.thin),
+                num_samples=settings.num_samples, initial=parts.initial, threads=options.threads,
+                report=dirichlet_report if options.report else None,
+            )
+            for chain in chains
+        ]  # fmt: skip
+        return run(engines, description, folder)
+    finally:
+        for own in minibatches:
+            own.close()
+
+
+def _source(data: Any, prior: Any, categories: int | None) -> tuple[Any, np.ndarray]:
+    """Codes or a stream of them, and the prior of every category."""
+    alpha = positive_array("prior", prior)
+    if alpha.ndim > 1:
+        raise ValueError(f"prior must be a number or a vector; got shape {alpha.shape}")
+    if categories is not None:
+        require_count("categories", categories, least=2)
+        if alpha.ndim and alpha.size != categories:
+            raise ValueError(f"prior must have one entry for each of {categories} categories; got {alpha.size}")
+    size = categories if categories is not None else (alpha.size if alpha.ndim else None)
+    if isinstance(data, np.memmap):
+        data = MemoryMapped(data)
+    if isinstance(data, Arrays):
+        data = data.arrays
+    if isinstance(data, Stream):
+        if size is None:
+            raise ValueError("categories must be given for data on disk when the prior is one number")
+        return data, np.broadcast_to(alpha, (size,)).copy()
+    codes = require_codes(data, size)
+    size = max(2, int(codes.max()) + 1) if size is None else size
+    return codes, np.broadcast_to(alpha, (size,)).copy()
+
+
+def _batch_size(batch_size: int | float | None, source: Any, sampler: SimplexSampler) -> int:
+    size = source.size if isinstance(source, Stream) else len(source)
+    if batch_size is None:
+        batch_size = size if isinstance(sampler, Exact) else min(size, int(np.clip(size // 100, 100, 10_000)))
+    return batch_rows(batch_size, size)
+
+
+def _initial(initial: Any, alpha: np.ndarray) -> np.ndarray:
+    weights = real_array("initial", initial)
+    if weights.shape != alpha.shape or not np.all(np.isfinite(weights)) or np.any(weights < 0) or not weights.sum() > 0:
+        raise ValueError(
+            f"initial must be {alpha.size} weights, none negative and not all zero; got {np.shape(initial)}, "
+            f"smallest {np.min(weights, initial=np.inf):g}, sum {weights.sum():g}"
+        )
+    return weights
+
+
+def _collect_name(collect: Any) -> Any:
+    return "function" if callable(collect) else collect
