@@ -178,7 +178,8 @@ def thinned(draws: np.ndarray, count: int) -> np.ndarray:
 def nuts(problem: Problem, draws: int, seed: int) -> np.ndarray:
     """From all data, four chains with short steps: (draw, coordinate)."""
     trace = sc.sample(problem.target, sc.NUTS(0.1, acceptance=0.95), problem.start, num_samples=draws,
-                      thin=problem.effort, burn_in=1_000, chains=4, seed=seed, progress=False)  # fmt: skip
+                      thin=problem.effort, burn_in=1_000, chains=4, seed=seed, report=False,
+                      progress=False)  # fmt: skip
     theta = trace.posterior["theta"].values.astype(np.float64)
     return thinned(theta.reshape(-1, theta.shape[-1]), draws)  # chain after chain, of each every fourth draw
 
@@ -210,7 +211,8 @@ def stochastic(problem: Problem, method: str, step: float, draws: int, thin: int
     try:
         trace = sc.sample(
             problem.target, made[method](), problem.start, num_samples=draws, burn_in=2_000, thin=thin,
-            batch_size=BATCH, estimator=sc.Plain(), batching=common.Subsets(), chains=chains, seed=seed, progress=False,
+            batch_size=BATCH, estimator=sc.Plain(), batching=common.Subsets(), chains=chains, seed=seed, report=False,
+            progress=False,
         )  # fmt: skip
     except sc.DivergenceError:
         return np.full((chains, draws, problem.start(jax.random.key(0)).size), np.inf)

@@ -132,7 +132,7 @@ def run(mode: str) -> dict[str, Run]:
         target = clean if name in (EXACT, REFERENCE) else corrupted
         trace = sc.sample(
             target, SAMPLERS[name], lambda key: SPHERE.random(key, (2,)), num_samples=draws, burn_in=0, chains=chains,
-            batch_size=1, batching=sc.batches.WithReplacement(), seed=seed, progress=False,
+            batch_size=1, batching=sc.batches.WithReplacement(), seed=seed, report=False, progress=False,
         )  # fmt: skip
         x = trace.posterior.theta.values.astype(np.float64)
         return np.arctan2(x[..., 1], x[..., 0]), trace.sample_stats

@@ -238,7 +238,7 @@ def run(mode: str) -> Results:
         trace = sc.sample(
             target, SAMPLERS[method], start, num_samples=settings["draws"], burn_in=settings["burn_in"],
             chains=settings["chains"], batch_size=SIZE if whole else BATCH,
-            batching=None if whole else common.Subsets(), seed=SEED, progress=False,
+            batching=None if whole else common.Subsets(), seed=SEED, report=False, progress=False,
         )  # fmt: skip
         x, y = (np.stack([trace.posterior[name].values[..., i] for name in MANIFOLD], axis=-1) for i in (0, 1))
         meter = trace.sample_stats.get("kinetic_energy")

@@ -117,7 +117,7 @@ def run(mode: str) -> Results:
             found.target, sc.SGLD(h / 2), jnp.zeros(found.x.shape[1]), num_samples=settings["draws"],
             burn_in=settings["burn_in"], batch_size=settings["batch"],
             estimator=sc.ControlVariate(centre=growing.best(found)),
-            batching=WithReplacement(), chains=settings["runs"], gradients=True, progress=False,
+            batching=WithReplacement(), chains=settings["runs"], gradients=True, report=False, progress=False,
         )  # fmt: skip
         draws = trace.posterior["theta"].values
         slopes = {CONTROLLED: trace.gradients["theta"].values.astype(np.float64),
