@@ -396,3 +396,30 @@ def test_a_stop_has_a_kind_and_words():
     assert str(Stop("budget", "the time was used up")) == "the time was used up"
     with pytest.raises(ValueError, match="chains must be"):
         Settings(0, 0)
+
+
+@pytest.mark.parametrize("kind", ["topics", "mixture", "regression"])
+def test_ctrl_c_before_the_first_step_of_a_fit_is_not_lost(kind, monkeypatch):
+    """It is noted from the first line of ``fit`` on: it neither raises where it may be swallowed nor goes unheard."""
+    from sklearn.utils import validation
+
+    module = {"topics": "lda.estimator", "mixture": "dp_mixture.estimator", "regression": "logistic"}[kind]
+    real, seen = validation.validate_data, []
+
+    def pressing(*given, **named):
+        if not seen:
+            seen.append(signal.raise_signal(signal.SIGINT))
+        return real(*given, **named)
+
+    monkeypatch.setattr(f"scirocco.models.{module}.validate_data", pressing)
+    if kind == "regression":
+        model = sc.LogisticRegression(sampler=sc.SGLD(1e-3), n_draws=10**6, random_state=0)
+        with pytest.raises(ValueError, match=r"the run ended before its first draw.*interrupted at step 0"):
+            model.fit(X, X[:, 0] > 2)
+    else:
+        kinds = {"topics": lambda: sc.LDA(3, random_state=0), "mixture": sc.DirichletProcessMixture}
+        with pytest.warns(UserWarning, match="fit was interrupted|before the sampler began"):
+            model = kinds[kind]().fit(COUNTS)
+        assert model.trace_.stopped.kind == "interrupted"
+    assert len(seen) == 1
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

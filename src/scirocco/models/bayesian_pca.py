@@ -34,6 +34,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from scirocco.core.checks import require_count
+from scirocco.core.interrupt import interruptible
 from scirocco.core.program import Given
 from scirocco.core.types import Array, Params
 from scirocco.estimators import ControlVariate
@@ -120,6 +121,7 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
         self.measure_bias = measure_bias
         self.verbose = verbose
 
+    @interruptible
     def fit(self, X: Any, y: Any = None, *, path: str | Path | None = None) -> BayesianPCA:
         """Sample loadings, scales, noise and mean given rows ``X``.
 

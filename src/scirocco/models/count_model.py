@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from scirocco.core.checks import positive_array, require_choice, require_count
 from scirocco.core.compiled import available_threads
+from scirocco.core.interrupt import interruptible
 from scirocco.models import storage
 from scirocco.models.fit_location import FitLocation
 from scirocco.run.trace import Trace
@@ -93,6 +94,7 @@ class CountModel(BaseEstimator):  # type: ignore[misc]
 
     # Fitting.
 
+    @interruptible
     def fit(self, X: Any, y: Any = None, *, path: str | Path | None = None) -> Self:
         """Sample the posterior given ``X``: counts, rows x columns, or what else the model says that it takes.
 

@@ -21,6 +21,7 @@ from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
 from scirocco.core.checks import require_count
+from scirocco.core.interrupt import interruptible
 from scirocco.core.program import Given
 from scirocco.core.types import Array, Params
 from scirocco.models.base import GradientModel, require_positive_setting
@@ -85,6 +86,7 @@ class GaussianMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         self.measure_bias = measure_bias
         self.verbose = verbose
 
+    @interruptible
     def fit(self, X: Any, y: Any = None, *, path: str | Path | None = None) -> GaussianMixture:
         """Sample weights, means and scales given rows ``X``.
 

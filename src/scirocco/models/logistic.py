@@ -20,6 +20,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from scirocco.core.checks import require_choice
+from scirocco.core.interrupt import interruptible
 from scirocco.core.program import Given
 from scirocco.core.types import Array, Params
 from scirocco.models.base import GradientModel, require_positive_setting
@@ -87,6 +88,7 @@ class LogisticRegression(ClassifierMixin, GradientModel):  # type: ignore[misc]
         self.measure_bias = measure_bias
         self.verbose = verbose
 
+    @interruptible
     def fit(self, X: Any, y: Any, *, path: str | Path | None = None) -> LogisticRegression:
         """Sample the posterior of the weights given rows ``X`` and labels ``y``.
 

@@ -23,6 +23,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from scirocco.core.checks import real_array, require_count
+from scirocco.core.interrupt import interruptible
 from scirocco.core.program import Given
 from scirocco.core.types import Array, Key, Params
 from scirocco.gradient.blocks import Block
@@ -109,6 +110,7 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
 
     # Fitting.
 
+    @interruptible
     def fit(self, X: Any, y: Any = None, *, path: str | Path | None = None) -> MatrixFactorization:
         """Sample factors, biases and precisions given ratings.
 

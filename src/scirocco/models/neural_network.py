@@ -22,6 +22,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from scirocco.core.checks import require_choice, require_count
+from scirocco.core.interrupt import interruptible
 from scirocco.core.program import Given
 from scirocco.core.types import Array, Key, Params
 from scirocco.gradient.blocks import Block
@@ -169,6 +170,7 @@ class NeuralNetworkClassifier(ClassifierMixin, _Network):  # type: ignore[misc]
 
     _arrays: ClassVar[tuple[str, ...]] = ("input_mean_", "input_scale_", "classes_")
 
+    @interruptible
     def fit(self, X: Any, y: Any, *, path: str | Path | None = None) -> NeuralNetworkClassifier:
         """Sample the weights given rows ``X`` and labels ``y``.
 
@@ -217,6 +219,7 @@ class NeuralNetworkRegressor(RegressorMixin, _Network):  # type: ignore[misc]
 
     _facts: ClassVar[tuple[str, ...]] = ("output_mean_", "output_scale_")
 
+    @interruptible
     def fit(self, X: Any, y: Any, *, path: str | Path | None = None) -> NeuralNetworkRegressor:
         """Sample the weights given rows ``X`` and numbers ``y``.
 

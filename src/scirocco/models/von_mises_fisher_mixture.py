@@ -36,7 +36,7 @@ from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
 from scirocco.core.checks import real_array, require_count
-from scirocco.core.interrupt import poll
+from scirocco.core.interrupt import interruptible, poll
 from scirocco.core.program import Given
 from scirocco.core.seeds import Purpose, generator
 from scirocco.core.types import Array, Params
@@ -135,6 +135,7 @@ class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         self.measure_bias = measure_bias
         self.verbose = verbose
 
+    @interruptible
     def fit(self, X: Any, y: Any = None, *, path: str | Path | None = None) -> VonMisesFisherMixture:
         """Sample weights, means and concentrations given unit vectors, the rows of ``X``.
 

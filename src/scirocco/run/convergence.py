@@ -18,7 +18,7 @@ from scirocco.core.checks import numbers
 if TYPE_CHECKING:
     import xarray as xr
 
-LEAST = 4  # draws of a chain
+LEAST_DRAWS = 4  # draws of a chain
 TAILS = 0.05, 0.95
 
 
@@ -77,7 +77,7 @@ def _by_coordinate(name: str, draws: Any, compute: Callable[[np.ndarray], float]
         values = draws[(slice(None), slice(None), *index)].astype(np.float64)
         if not np.isfinite(values).all():
             unknown += 1
-        elif values.shape[1] >= LEAST:
+        elif values.shape[1] >= LEAST_DRAWS:
             found[index] = compute(values)
     if unknown:
         warnings.warn(
@@ -95,7 +95,7 @@ def _by_coordinate(name: str, draws: Any, compute: Callable[[np.ndarray], float]
 def _rhat(values: np.ndarray) -> float:
     if len(values) == 1:
         values = values[0, : values.size // 2 * 2].reshape(2, -1)
-    if values.shape[1] < LEAST:
+    if values.shape[1] < LEAST_DRAWS:
         return np.nan
     halves = _split(values)
     return max(_scale_reduction(_normal_scores(x)) for x in (halves, np.abs(halves - np.median(halves))))

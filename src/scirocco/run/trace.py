@@ -22,44 +22,51 @@ if TYPE_CHECKING:
     import xarray as xr
 
 MAX_ROWS = 200
+LEAST_DRAWS = convergence.LEAST_DRAWS
+FEW = "draws are too few for ESS and R-hat"
 
 
 @dataclass(frozen=True)
 class Summary:
-    """A table by coordinate and the bias report, printed together."""
+    """A table by coordinate and what is to be said of it, printed together.
+
+    Of a run of gradients or of codes that is the bias report and what the tuning chose, of a model of counts whether
+    its chains agree.
+    """
 
     table: pd.DataFrame
-    bias: Any
-    note: str
+    note: str = ""
+    bias: Any = None
     tuning: Any = None
+    agreement: Any = None
 
     def __str__(self) -> str:
-        report = str(self.bias) if self.bias else "bias report: not available for this sampler or this unfinished run"
         import pandas as pd
 
         with pd.option_context("display.width", 120, "display.max_rows", MAX_ROWS):
             table = self.table.to_string(float_format=lambda x: f"{x:.4g}")
-        tuning = str(self.tuning) if self.tuning else ""
-        return "\n".join(part for part in (table, self.note, tuning, report) if part)
+        said = [table, self.note, self.tuning, self.bias, self.agreement]
+        if self.bias is None and self.agreement is None:
+            said.append("bias report: not available for this sampler or this unfinished run, or left out")
+        return "\n".join(str(part) for part in said if part)
 
     __repr__ = __str__
 
 
-def table_of(values: np.ndarray, labels: list[str], bias: Any = None, note: str = "", tuning: Any = None) -> Summary:
+def table_of(values: np.ndarray, labels: list[str]) -> Summary:
     """Mean, sd, Monte Carlo error, ESS and R-hat of the columns of (chain, draw, column)."""
     import pandas as pd
 
-    if values.shape[1] < 4:
-        few = f"{values.shape[1]} draws are too few for ESS and R-hat"
+    if values.shape[1] < LEAST_DRAWS:
         table = {"mean": values.mean(axis=(0, 1)), "sd": values.std(axis=(0, 1))}
-        return Summary(pd.DataFrame(table, index=labels), bias, few, tuning)
+        return Summary(pd.DataFrame(table, index=labels), f"{values.shape[1]} {FEW}")
     sd = values.std(axis=(0, 1), ddof=1)
     table = {
         "mean": values.mean(axis=(0, 1)), "sd": sd, "mcse": sd / np.sqrt(convergence.ess(values, "mean")),
         "ess_bulk": convergence.ess(values), "ess_tail": convergence.ess(values, "tail"),
         "r_hat": convergence.rhat(values),
     }  # fmt: skip
-    return Summary(pd.DataFrame(table, index=labels), bias, note, tuning)
+    return Summary(pd.DataFrame(table, index=labels))
 
 
 class Trace:
@@ -173,17 +180,17 @@ class Trace:
         if unknown:
             raise ValueError(f"var_names {unknown} are not in the trace; it has {list(self.posterior.data_vars)}")
         if not chosen:
-            return Summary(self._moment_table(), self.bias, "no draws were stored: moments only", self.tuning)
-        if self.count < 4:
-            few = f"{self.count} draws are too few for ESS and R-hat"
-            return Summary(self._moment_table(), self.bias, few, self.tuning)
+            return Summary(self._moment_table(), "no draws were stored: moments only", self.bias, self.tuning)
+        if self.count < LEAST_DRAWS:
+            return Summary(self._moment_table(), f"{self.count} {FEW}", self.bias, self.tuning)
         selected, note = _thinned(self.posterior[chosen], MAX_ROWS)
         columns, labels = [], []
         for name in map(str, chosen):
             values = selected[name].values
             columns.append(values.reshape(*values.shape[:2], -1).astype(np.float64))
             labels += [_label(selected, name, index) for index in np.ndindex(values.shape[2:])]
-        return table_of(np.concatenate(columns, axis=2), labels, self.bias, note, self.tuning)
+        table = table_of(np.concatenate(columns, axis=2), labels).table
+        return Summary(table, note, self.bias, self.tuning)
 
     def _moment_table(self) -> pd.DataFrame:
         import pandas as pd

@@ -41,7 +41,7 @@ class ChainAgreement:
             each = [distances(labels[a][[i for i in range(len(picks)) if a != b or i != k]], labels[b][k], "vi").mean()
                     for k in range(len(picks)) if a != b or len(picks) > 1]  # fmt: skip
             between[a, b] = np.mean(each) if each else 0.0
-        rhat = float(convergence.rhat(found.number[..., None])[0]) if draws >= convergence.LEAST else np.nan
+        rhat = float(convergence.rhat(found.number[..., None])[0]) if draws >= convergence.LEAST_DRAWS else np.nan
         rhat = 1.0 if np.ptp(found.number) == 0 else rhat
         return cls(np.diag(between).copy(), between, rhat, found.number.mean(axis=1))
 

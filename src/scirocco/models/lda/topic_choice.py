@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scirocco.core.checks import positive_array, require_count
+from scirocco.core.interrupt import interruptible
 from scirocco.core.seeds import Purpose, generator
 from scirocco.corpora.documents import Documents
 from scirocco.corpora.store import Corpus
@@ -74,6 +75,7 @@ class TopicChoice:
         return ax
 
 
+@interruptible
 def choose_topics(
     X: Any, candidates: Iterable[int], *, max_seconds: float = 60.0, n_chains: int = 2, random_state: Any = None,
     n_jobs: int | None = None, **settings: Any,

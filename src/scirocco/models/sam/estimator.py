@@ -26,6 +26,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from scirocco.batches.base import batch_rows
 from scirocco.core.checks import positive_array, require_choice, require_count
+from scirocco.core.interrupt import interruptible
 from scirocco.core.seeds import Purpose, generator
 from scirocco.core.types import Array, Params
 from scirocco.directional import log_normaliser
@@ -138,6 +139,7 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         self.measure_bias = measure_bias
         self.verbose = verbose
 
+    @interruptible
     def fit(self, X: Any, y: Any = None, *, path: str | Path | None = None, callback: Any = None) -> SphericalAdmixture:
         """Infer the topics of unit rows ``X``, dense or sparse.
 
