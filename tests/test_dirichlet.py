@@ -7,7 +7,7 @@ from scipy import stats
 import scirocco as sc
 from scirocco.batches import Strata
 from scirocco.counts.codes import CodeBlocks, Codes
-from scirocco.counts.estimators import Plain
+from scirocco.counts.estimators import PlainCounts
 from scirocco.counts.minibatches import FromDisk, InMemory
 from scirocco.simplex import Counts, Exact, Natural, Weights
 
@@ -135,7 +135,7 @@ def test_the_known_bias_is_removed_from_what_is_recorded():
 def observed(n, way, *, seed=2, lazy=False):
     """The plain estimate of a step."""
     codes = Codes(InMemory(CODES, n, way, seed=seed, chain=0), Weights(1.0, categories=5), lazy=lazy)
-    return lambda step: Plain().counts(codes, codes.minibatches.at(step), {})
+    return lambda step: PlainCounts().counts(codes, codes.minibatches.at(step), {})
 
 
 @pytest.mark.parametrize("n", [30, 400])
