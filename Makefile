@@ -1,16 +1,18 @@
 # Two commands do all the set-up on a machine with Python 3.11 or newer and pip: `make demo` and `make test`.
+# `make test PYTHON=python3.13` does it for another version, in an environment of its own.
 
 PYTHON ?= python3
-VENV := .venv
+VENV := $(if $(filter python3,$(PYTHON)),.venv,.venv-$(patsubst python%,%,$(notdir $(PYTHON))))
 BIN := $(VENV)/bin
+LOWEST := .venv-lowest
 
-.PHONY: demo test lint types test-all bench experiments clean clean-compiled
+.PHONY: demo test lint types test-all test-quick test-lowest coverage bench experiments clean clean-compiled
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/demo.py
 
 test: lint types
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" --durations=20
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -22,7 +24,20 @@ types: $(VENV)/.dev
 
 # slower statistical sweeps too
 test-all: lint types
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=20
+
+# a little of everything, which a new version of Python or of a library would break first
+test-quick: $(VENV)/.test
+	$(BIN)/python -m pytest tests -n 2 -m "quick and not slow"
+
+# the same with the oldest versions that pyproject.toml allows; what they find deprecated in each other is their affair
+test-lowest: $(LOWEST)/.test
+	$(LOWEST)/bin/python -m pytest tests -n 2 -m "quick and not slow" -W ignore::DeprecationWarning
+
+# the share of lines and branches; what Numba compiles counts as not run
+coverage: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" --cov=scirocco --cov-branch \
+		--cov-report=term-missing:skip-covered
 
 # needs SCIROCCO_DATA, the folder with the data sets
 bench: $(VENV)/.bench results/covertype_reference.npz
@@ -85,6 +100,16 @@ $(VENV)/.demo: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet -e ".[experiments]"
 	touch $@
 
+$(VENV)/.test: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet -e ".[test]"
+	touch $@
+
+$(LOWEST)/.test: pyproject.toml
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet uv
+	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct -e ".[test]"
+	touch $@
+
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet -e ".[dev]"
 	touch $@
@@ -94,7 +119,7 @@ $(VENV)/.bench: $(VENV)/.dev
 	touch $@
 
 clean:
-	rm -rf $(VENV) results build dist
+	rm -rf .venv .venv-* results build dist .coverage*
 
 # Numba's cached machine code, which does not notice changes in other files than its own
 clean-compiled:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -95,7 +95,7 @@ def errors(answer: np.ndarray, case: Case) -> tuple[float, float, float]:
     return float(np.mean((gap / sd) ** 2)), float(np.mean((answer.std(axis=0) / sd - 1) ** 2)), divergence / 2 / len(sd)
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--law", choices=("normal", "gamma"), default="normal")
@@ -104,7 +104,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=2000)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", nargs="+", help="names of methods")
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     make = {"normal": normal, "gamma": gamma}[options.law]
     cases = [(d, FIXED_SHARDS) for d in options.dimensions] + [(FIXED_DIMENSION, s) for s in options.shards]
     print(f"{options.law}, {options.draws} draws a shard, {options.seeds} seeds")

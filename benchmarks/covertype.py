@@ -28,7 +28,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -426,7 +426,7 @@ def _rank(result: tuple[dict[str, Any], Any]) -> tuple[float, float]:
     return found["seconds"], max(found["mean"] / MEAN_LIMIT, found["sd"] / SD_LIMIT)
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Run the benchmark, make a reference, or be one of the contestants."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--reference", type=Path, help="an .npz file with mean and sd")
@@ -437,7 +437,7 @@ def main() -> None:
     parser.add_argument("--core", type=int, default=cores[-1], help="the one that contestants run on")
     parser.add_argument("--cpu", action="store_true", help="count seconds of computing, not those on the wall")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     if options.child:
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, {options.core})

@@ -22,7 +22,7 @@ import argparse
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -289,7 +289,7 @@ def described(fit: Fit, data: Data) -> str:
     return f"{fit.seconds:9.1f} {score:9.3f} {clusters:>13s} {agreement}  {fit.remark}"
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Run the libraries one after the other and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default="msweb", choices=["msweb", *SPREAD])
@@ -298,7 +298,7 @@ def main() -> None:
     parser.add_argument("--budgets", type=float, nargs="+", default=[5.0, 10.0, 20.0, 40.0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--libraries", nargs="+", default=list(LIBRARIES), choices=list(LIBRARIES))
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     warnings.simplefilter("ignore")
     budgets = sorted(options.budgets)
     data = msweb() if options.data == "msweb" else synthetic(options.rows, SPREAD[options.data])

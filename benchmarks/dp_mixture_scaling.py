@@ -12,6 +12,7 @@ import argparse
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 
 import numpy as np
 from dp_mixture import SPREAD, synthetic
@@ -22,7 +23,7 @@ from scirocco.models.dp_mixture.gibbs import Blocked, Collapsed
 from scirocco.models.dp_mixture.partition import DirichletProcess
 
 TIMES = 5
-STREAM_BATCH = 2000
+STREAM_BATCH, POOL = 2000, 100_000
 
 
 def seconds_of_a_pass(kind: type[Collapsed], rows: int, threads: int) -> float:
@@ -64,7 +65,7 @@ def alone(what: str, rows: int) -> None:
     if what == "fit":
         sc.DirichletProcessMixture(max_iter=40, random_state=0, n_jobs=1).fit(synthetic(rows, 5.0).train)
     else:
-        model, pool = sc.DirichletProcessMixture(random_state=0, n_jobs=1), synthetic(100_000, 5.0).train
+        model, pool = sc.DirichletProcessMixture(random_state=0, n_jobs=1), synthetic(POOL, 5.0).train
         for first in range(0, rows, STREAM_BATCH):
             place = first % pool.shape[0]
             model.partial_fit(pool[place : place + STREAM_BATCH])
@@ -73,12 +74,12 @@ def alone(what: str, rows: int) -> None:
     print(f"{time.perf_counter() - began:.1f} s, peak {used:.0f} MB ({used - base:.0f} above the start)")
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--alone", choices=["fit", "stream"])
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     if options.alone:
         alone(options.alone, options.rows[0])
         return

@@ -20,8 +20,7 @@ from __future__ import annotations
 
 import argparse
 import time
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, NamedTuple
@@ -35,6 +34,7 @@ from scirocco.core.trees import normal_like
 from scirocco.gradient.engine import GradientEngine
 from scirocco.integrators.langevin import INTEGRATORS
 from scirocco.manifolds import Geometry
+from scirocco.run.convergence import ess
 from scirocco.run.recording import Recording
 
 ROWS, KAPPA, STEP_SIZE, FRICTION = 10_000, 10.0, 1e-3, 1.0
@@ -42,6 +42,7 @@ SIZES, BATCHES, CHAINS = ((1, 3), (20, 500), (50, 3000)), (10, 100), (1, 4)
 TOPICS, VOCABULARY, SCALING_BATCHES = (5, 20, 80), (125, 500, 2000), (10, 100, 1000)
 LIMIT = 1.3
 DIMENSIONS, EXAMPLES, RHO = (3, 10), 1000, 0.2
+FEW, MANY = 5_000, 20_000  # draws on all rows and on minibatches
 
 Run = Callable[[], int]
 """Make some steps and say how many, counting each chain."""
@@ -611,25 +612,21 @@ def exact_moments(dimension: int) -> tuple[np.ndarray, np.ndarray, str]:
         mass /= mass.sum()
         mean = mass @ points
         return mean, np.sqrt(mass @ (points - mean) ** 2), "quadrature"
-    draws = scirocco_draws(dimension, sc.GMC("auto"), 20_000, seed=1)().draws
-    return draws.mean(axis=(0, 1)), draws.std(axis=(0, 1)), "80,000 draws of GMC"
+    draws = scirocco_draws(dimension, sc.GMC("auto"), MANY, seed=1)().draws
+    return draws.mean(axis=(0, 1)), draws.std(axis=(0, 1)), f"{4 * MANY:,} draws of GMC"
 
 
 def effective(draws: np.ndarray) -> np.ndarray:
     """Effective samples for the mean of each coordinate."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import arviz
-
-        return np.asarray(arviz.ess(arviz.convert_to_dataset({"x": draws}), method="mean").x)
+    return ess(draws, "mean")
 
 
 def effective_table(turns: int, peers: bool) -> None:
     """Effective samples a second, the worst coordinate, and how far means and deviations are from the truth."""
     contestants: dict[str, Callable[[int], Callable[[], Found]]] = {
-        "GMC, all rows": lambda d: scirocco_draws(d, sc.GMC("auto"), 5000),
-        "SGGMC": lambda d: scirocco_draws(d, sc.SGGMC("auto"), 20_000),
-        "UnderdampedLangevin": lambda d: scirocco_draws(d, sc.UnderdampedLangevin("auto"), 20_000),
+        "GMC, all rows": lambda d: scirocco_draws(d, sc.GMC("auto"), FEW),
+        "SGGMC": lambda d: scirocco_draws(d, sc.SGGMC("auto"), MANY),
+        "UnderdampedLangevin": lambda d: scirocco_draws(d, sc.UnderdampedLangevin("auto"), MANY),
     }
     if peers:
         contestants |= {
@@ -669,14 +666,14 @@ def effective_table(turns: int, peers: bool) -> None:
             )
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parts = ["steps", "kinds", "causes", "scaling", "effective"]
     parser.add_argument("part", nargs="?", choices=[*parts, "all"], default="all")
     parser.add_argument("--peers", action="store_true", help="mici and geosss too (pip install mici geosss)")
     parser.add_argument("--turns", type=int, default=11)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     tables: dict[str, Callable[[], None]] = {
         "steps": lambda: steps_table(arguments.turns),
         "kinds": lambda: kinds_table(arguments.turns),

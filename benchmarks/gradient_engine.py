@@ -15,7 +15,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -255,14 +255,14 @@ def measure(problem: Any, peers: bool) -> None:
         print(f"  {name:22s} {middle:9.1f} [{min(values):.1f}, {max(values):.1f}]   {middle / limit:6.2f}")
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("problem", nargs="?", choices=["logistic", "network", "all"], default="all")
     parser.add_argument(
         "--peers", action="store_true", help="BlackJAX and posteriors too (pip install 'scirocco[bench]')"
     )
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     for name, problem in {"logistic": Logistic, "network": Network}.items():
         if arguments.problem in (name, "all"):
             measure(problem(), arguments.peers)

@@ -17,7 +17,7 @@ import argparse
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -183,7 +183,7 @@ LIBRARIES: dict[str, Callable[[sp.csr_matrix, list[float], int, int, int], Found
 }
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Run the libraries one after the other and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", default="newsgroups20")
@@ -192,7 +192,7 @@ def main() -> None:
     parser.add_argument("--topics", type=int, default=50)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--libraries", nargs="+", default=list(LIBRARIES), choices=list(LIBRARIES))
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     warnings.simplefilter("ignore")
     name, _, how = options.corpus.partition("-")
     counts = corpus(name)

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,7 @@ TOPICS, USED, DOCUMENTS, BATCH, STEPS = 50, 8_000, 5_000, 250, 40
 VOCABULARIES = (10**4, 10**5, 10**6)
 LENGTHS = (1, 4, 16)
 TURNS = 3
+PART = 20_000  # documents: corpora on disk are multiples of it
 
 CHILD = """
 import sys
@@ -102,18 +104,18 @@ def stream_memory() -> dict[int, float]:
     with tempfile.TemporaryDirectory() as folder:
         for times in LENGTHS:
             path = Path(folder) / str(times)
-            write_corpus(path, (documents(20_000, seed) for seed in range(times)), USED)
+            write_corpus(path, (documents(PART, seed) for seed in range(times)), USED)
             done = subprocess.run(
                 [sys.executable, "-c", CHILD, str(path)], capture_output=True, text=True, check=True
             )  # fmt: skip
-            found[times * 20_000] = float(done.stdout)
-            print(f"  {times * 20_000:>9,} documents on disk: {found[times * 20_000]:6.0f} MB at the peak", flush=True)
+            found[times * PART] = float(done.stdout)
+            print(f"  {times * PART:>9,} documents on disk: {found[times * PART]:6.0f} MB at the peak", flush=True)
     return found
 
 
 def thread_speeds() -> None:
     """Millions of tokens a second of the search and of sweeps, with one and two threads."""
-    corpus = Documents.of(sp.vstack([documents(20_000, seed) for seed in range(4)]).tocsr())
+    corpus = Documents.of(sp.vstack([documents(PART, seed) for seed in range(4)]).tocsr())
     times: dict[tuple[str, int], list[float]] = {}
     for turn in range(TURNS):
         for threads in (1, 2):
@@ -134,7 +136,7 @@ def thread_speeds() -> None:
 
 def large_corpus(tokens: int) -> None:
     """A corpus on disk, as a stream and in memory, in processes of their own."""
-    blocks = [documents(20_000, seed) for seed in range(5)]
+    blocks = [documents(PART, seed) for seed in range(5)]
     each = int(blocks[0].sum())
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "corpus")
@@ -150,20 +152,20 @@ def large_corpus(tokens: int) -> None:
             )
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """All tables, and the picture if one is wanted."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--picture", type=Path)
     parser.add_argument("--tokens", type=int, default=0)
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     print("cost of a minibatch against the vocabulary")
     costs = vocabulary_costs()
     factor = costs[VOCABULARIES[-1]] / costs[VOCABULARIES[0]]
     print(f"  from {VOCABULARIES[0]:,} to {VOCABULARIES[-1]:,} words: a factor of {factor:.2f}")
     print("memory of a stream against the length of the corpus")
     peaks = stream_memory()
-    smallest, largest = (peaks[n * 20_000] for n in (LENGTHS[0], LENGTHS[-1]))
-    print(f"  from {LENGTHS[0] * 20_000:,} to {LENGTHS[-1] * 20_000:,} documents: {largest - smallest:+.0f} MB")
+    smallest, largest = (peaks[n * PART] for n in (LENGTHS[0], LENGTHS[-1]))
+    print(f"  from {LENGTHS[0] * PART:,} to {LENGTHS[-1] * PART:,} documents: {largest - smallest:+.0f} MB")
     print(f"millions of tokens a second, K = {TOPICS}, median of {TURNS} turns")
     thread_speeds()
     if options.tokens:

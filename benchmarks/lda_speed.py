@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import lda
@@ -79,7 +80,7 @@ def topica(counts: Any, topics: int, sweeps: int) -> Any:
     return lambda: (fit(sweeps + 8) - fit(sweeps)) / 8
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """A table of millions of tokens a second."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", default="newsgroups20")
@@ -88,7 +89,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--without", nargs="*", default=[])
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     counts = lda.corpus(options.corpus)
     documents = Documents.of(counts)
     print(f"{options.corpus}, {documents.tokens:,} tokens: millions a second, median of {options.turns} turns")

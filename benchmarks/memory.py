@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -27,13 +28,12 @@ CODE = """
     import numpy as np
     import scirocco as sc
 
-    peak = 0
+    peak, done = 0, threading.Event()
     def watch():
         global peak
-        while True:
+        while not done.wait(0.005):
             fields = dict(line.split(":") for line in open("/proc/self/status") if ":" in line)
             peak = max(peak, int(fields["RssAnon"].split()[0]) * 1024)
-            time.sleep(0.005)
     threading.Thread(target=watch, daemon=True).start()
 
     path, block = sys.argv[1], int(sys.argv[2])
@@ -48,6 +48,7 @@ CODE = """
     start = time.perf_counter()
     trace = sc.sample(target, sc.SGLD(1e-7), jnp.zeros(50), num_samples=100, thin=max(1, steps // 100), burn_in=0,
                       batch_size=500, estimator=sc.ControlVariate(options={"steps": 200}), chains=1)
+    done.set()
     print(peak, time.perf_counter() - start, np.abs(trace.mean["theta"]).max())
 """
 
@@ -87,11 +88,11 @@ def run(path: Path, block: int) -> tuple[float, float]:
     return peak, seconds
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Measure both kinds of files."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megabytes", type=int, default=640)
-    size = parser.parse_args().megabytes * 2**20
+    size = parser.parse_args(argv).megabytes * 2**20
     rows, block, allowed = size // (4 * COLUMNS), size // 160, size // 10
     print(f"file {size / 2**20:.0f} MB, blocks {block / 2**20:.0f} MB, allowed {allowed / 2**20:.0f} MB")
     with tempfile.TemporaryDirectory() as name:

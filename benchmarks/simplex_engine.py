@@ -9,8 +9,9 @@ turns; then scirocco on two threads. A lazy step touches 3,000 of 10^4 to 10^6 c
 
 from __future__ import annotations
 
+import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -83,8 +84,9 @@ def laziness() -> None:
         print(f"  {categories:>9,} categories: lazy {fast:8.0f}   eager {slow:8.0f}   ratio {slow / fast:6.1f}")
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Both tables."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args(argv)
     transitions()
     laziness()
 

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[1]
@@ -79,13 +80,13 @@ def process(code: str, checkout: Path, caches: Path, core: int | None) -> list[f
     return [float(value) for value in done.stdout.split()[-4:]]
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Time each task in fresh processes, in turns."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--beside", type=Path, help="another checkout to measure in turns")
     parser.add_argument("--core", type=int, help="run on this core only")
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     checkouts = {"this": HERE} | ({"other": options.beside.resolve()} if options.beside else {})
     found: dict[tuple[str, str, str], list[list[float]]] = {}
     for _ in range(options.rounds):

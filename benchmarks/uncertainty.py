@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -341,13 +341,13 @@ def closer(title: str, name: str, outcome: Outcome, truth: Truth) -> str:
     )
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Run everything and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", default=list(POSTERIORS), choices=list(POSTERIORS))
     parser.add_argument("--samplers", nargs="+", default=list(SAMPLERS), choices=list(SAMPLERS))
     parser.add_argument("--seed", type=int, default=0, help="of the first posterior; each has the next one")
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     began = time.process_time()
     print(
         f'step_size="auto", {CHAINS} chains of {DRAWS:,} draws: least and largest sd over the true one, largest error'

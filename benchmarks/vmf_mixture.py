@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -164,7 +164,7 @@ def one_em(x: np.ndarray, seed: int) -> tuple[float, tuple[np.ndarray, np.ndarra
 METHODS: dict[str, Callable[[Data, int, int], Iterator[Fit]]] = {"scirocco": scirocco, "k-means": k_means, "em": em}
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Run everything one after the other and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", nargs="+", default=["mixture", "subclusters"], choices=["mixture", "subclusters"])
@@ -174,7 +174,7 @@ def main() -> None:
     parser.add_argument("--restarts", type=int, default=4, help="of k-means and of EM")
     parser.add_argument("--threads", type=int, default=None, help="of matrix products of NumPy")
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     for kind in options.data:
         print(f"{kind}: {options.rows:,} x {options.features}, {CLUSTERS} components, {HELD_OUT:,} rows held out")
         print(f"{'method':18s} seed   seconds   score     ARI")

@@ -43,6 +43,7 @@ import scirocco as sc
 EPSILON = {1_000: 3e-5, 5_000: 1e-5, 10_000: 7e-6, 50_000: 5e-6, 100_000: 3e-6, 500_000: 1e-6, 1_000_000: 3e-7}
 DRAWS, PRIOR = 1_000, 10.0
 MODES: dict[str, Any] = {
+    "tiny": {"sizes": (1_000,), "proportion": (1_000,), "seeds": 1},
     "short": {"sizes": (1_000, 50_000), "proportion": (1_000,), "seeds": 1},
     "full": {"sizes": tuple(EPSILON), "proportion": tuple(EPSILON), "seeds": 5},
 }

@@ -174,14 +174,15 @@ def play(
 ) -> None:  # fmt: skip
     """The whole of an experiment from the command line: run, print the table and the claims, write the picture."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mode", choices=("short", "full"), default="full", help="full is as long as the source's")
+    modes = ("tiny", "short", "full")
+    parser.add_argument("--mode", choices=modes, default="full", help="full is as long as the source's")
     parser.add_argument("--output", type=Path, default=Path("results"), help="the folder for the picture")
     options = parser.parse_args(argv)
     start = time.perf_counter()
     results = run(options.mode)
     print(f"{description.splitlines()[0]}\n\n{table(results)}\n")
-    if options.mode == "short":
-        print("Short mode: the criteria are those of the full length and may fail for lack of draws.\n")
+    if options.mode != "full":
+        print("A shorter mode: the criteria are those of the full length and may fail for lack of draws.\n")
     for claim, holds, evidence in check(results):
         print(f"[{'holds' if holds else 'FAILS'}] {claim}\n        {evidence}")
     options.output.mkdir(parents=True, exist_ok=True)

@@ -51,6 +51,7 @@ BATCH = {"SGLD-CV": 100, "SGLD": 1000}
 EACH = {"SGLD-CV": 2, "SGLD": 1}  # gradients for each row of a minibatch
 PIECE = 500_000  # rows taken at a time in float64
 MODES: dict[str, Any] = {  # how much longer than foretold a run is; the budget of one chain of SGLD; seeds by size
+    "tiny": {"sizes": (1000,), "longer": 1, "budget": 1e5, "seeds": {"SGLD-CV": (2,), "SGLD": (1,)}},
     "short": {"sizes": (4000,), "longer": 3, "budget": 1e7, "seeds": {"SGLD-CV": (8,), "SGLD": (1,)}},
     "full": {"sizes": (10_000, 100_000, 1_000_000, 10_000_000), "longer": 3, "budget": 2e9,
              "seeds": {"SGLD-CV": (16, 16, 16, 16), "SGLD": (8, 6, 2, 2)}},

@@ -34,7 +34,8 @@ STEP_SIZE, BATCH, SHOWN = 0.5, 10, 4
 COUNTS = ks_distance.COUNTS["sparse"]
 PARAMETER = ks_distance.PRIOR + COUNTS
 LAW = stats.beta(PARAMETER[:SHOWN], PARAMETER.sum() - PARAMETER[:SHOWN])  # omega_1 to omega_4
-MODES = {"short": {"chains": 4, "draws": 2000}, "full": {"chains": 16, "draws": 5000}}
+MODES = {"tiny": {"chains": 2, "draws": 1000}, "short": {"chains": 4, "draws": 2000},
+         "full": {"chains": 16, "draws": 5000}}  # fmt: skip
 PICTURED = 1000  # draws, after as many steps of burn-in
 METHODS = {
     "exact": sc.simplex.Exact(),

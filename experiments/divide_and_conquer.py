@@ -57,6 +57,7 @@ COLOUR = dict(zip(METHODS, (*COLOURS[:3], COLOURS[3], COLOURS[0], COLOURS[3], "#
 # In units of the narrowest direction: h of SGLD over its variance, h of SGHMC over its sd.
 GRID = {"SGLD": (0.003, 0.01, 0.03, 0.1, 0.3), "SGHMC": (0.01, 0.03, 0.1, 0.3, 0.8)}
 MODES: dict[str, Any] = {
+    "tiny": {"repetitions": 1, "draws": 100, "thin": 1, "dimensions": (2,)},
     "short": {"repetitions": 2, "draws": 400, "thin": 5, "dimensions": (2, 10)},
     "full": {"repetitions": 10, "draws": 2_000, "thin": 50, "dimensions": (2, 5, 10, 20)},
 }
@@ -177,7 +178,8 @@ def thinned(draws: np.ndarray, count: int) -> np.ndarray:
 def nuts(problem: Problem, draws: int, seed: int) -> np.ndarray:
     """From all data, four chains with short steps: (draw, coordinate)."""
     trace = sc.sample(problem.target, sc.NUTS(0.1, acceptance=0.95), problem.start, num_samples=draws,
-                      thin=problem.effort, burn_in=1_000, chains=4, seed=seed, progress=False)  # fmt: skip
+                      thin=problem.effort, burn_in=1_000, chains=4, seed=seed, report=False,
+                      progress=False)  # fmt: skip
     theta = trace.posterior["theta"].values.astype(np.float64)
     return thinned(theta.reshape(-1, theta.shape[-1]), draws)  # chain after chain, of each every fourth draw
 
@@ -209,7 +211,8 @@ def stochastic(problem: Problem, method: str, step: float, draws: int, thin: int
     try:
         trace = sc.sample(
             problem.target, made[method](), problem.start, num_samples=draws, burn_in=2_000, thin=thin,
-            batch_size=BATCH, estimator=sc.Plain(), batching=common.Subsets(), chains=chains, seed=seed, progress=False,
+            batch_size=BATCH, estimator=sc.Plain(), batching=common.Subsets(), chains=chains, seed=seed, report=False,
+            progress=False,
         )  # fmt: skip
     except sc.DivergenceError:
         return np.full((chains, draws, problem.start(jax.random.key(0)).size), np.inf)

@@ -27,7 +27,8 @@ from common import COLOURS, FILL, INK, Chains, Claim
 import scirocco as sc
 
 STEP_SIZE, NOISE, SEED = 0.01, 1.0, 0
-MODES = {"short": {"steps": 100_000, "chains": 2}, "full": {"steps": 1_000_000, "chains": 4}}
+MODES = {"tiny": {"steps": 5_000, "chains": 2}, "short": {"steps": 100_000, "chains": 2},
+         "full": {"steps": 1_000_000, "chains": 4}}  # fmt: skip
 THIN = 10
 EDGES = np.linspace(-6, 5, 67)
 SAMPLERS = {

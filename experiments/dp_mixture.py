@@ -51,6 +51,7 @@ from scirocco.simplex.sgrld import _normals
 
 ALPHA, ALPHA_PRIOR, NEAR = 1.0, (1.0, 1.0), 0.02  # NEAR: nats that count as the same predictive
 MODES: dict[str, Any] = {  # source: iterations of the source
+    "tiny": {"batch": 60, "seeds": 1, "source": 10, "marks": (1, 2, 5, 10, 20)},
     "short": {"batch": 60, "seeds": 2, "source": 100, "marks": (1, 2, 5, *range(10, 301, 10))},
     "full": {"batch": 1000, "seeds": 5, "source": 1000, "marks": (1, 2, 5, 10, *range(20, 3001, 20))},
 }

@@ -32,6 +32,7 @@ from scirocco.models.dp_mixture.predictive import Snapshot
 from scirocco.run import convergence
 
 MODES: dict[str, Any] = {
+    "tiny": {"seeds": 1, "seconds": 0.2, "passes": 10, "melted": 100, "melt_passes": 5},
     "short": {"seeds": 2, "seconds": 1.0, "passes": 50, "melted": 400, "melt_passes": 30},
     "full": {"seeds": 3, "seconds": 10.0, "passes": 1000, "melted": 8000, "melt_passes": 2000},
 }

@@ -48,6 +48,7 @@ SIZE, BATCH, PRIOR, APART, PRINTED = 1_000, 100, 10.0, 0.5, 0.1
 STEPS = {"SGLD": 5e-3, "SGHMC": 5e-4, "SGNHT": 3e-4, "SGLD-CV": 1e-2, "SGHMC-CV": 1.5e-3, "SGNHT-CV": 3e-3,
          IN_TURN: 1e-2, SMALLER: 1e-3, "descent": 5e-5}  # fmt: skip
 MODES: dict[str, Any] = {
+    "tiny": {"iterations": 60, "chains": 2, "draws": 60, "references": 1},
     "short": {"iterations": 500, "chains": 4, "draws": 1_000, "references": 1},
     "full": {"iterations": 10_000, "chains": 20, "draws": 5_000, "references": 4},
 }

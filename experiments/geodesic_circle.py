@@ -47,6 +47,7 @@ HOT = 1 + STEP_SIZE * NOISE / (2 * FRICTION)  # the temperature with V taken as 
 SETTLED = FRICTION + STEP_SIZE * NOISE / 2  # of the thermostat
 EDGES = np.linspace(-np.pi, np.pi, 64)
 MODES: dict[str, Any] = {
+    "tiny": {"draws": 200, "seeds": 2, "long": 200, "chains": 2},
     "short": {"draws": 2_000, "seeds": 4, "long": 4_000, "chains": 4},
     "full": {"draws": 10_000, "seeds": 20, "long": 75_000, "chains": 4},
 }
@@ -131,7 +132,7 @@ def run(mode: str) -> dict[str, Run]:
         target = clean if name in (EXACT, REFERENCE) else corrupted
         trace = sc.sample(
             target, SAMPLERS[name], lambda key: SPHERE.random(key, (2,)), num_samples=draws, burn_in=0, chains=chains,
-            batch_size=1, batching=sc.batches.WithReplacement(), seed=seed, progress=False,
+            batch_size=1, batching=sc.batches.WithReplacement(), seed=seed, report=False, progress=False,
         )  # fmt: skip
         x = trace.posterior.theta.values.astype(np.float64)
         return np.arctan2(x[..., 1], x[..., 0]), trace.sample_stats

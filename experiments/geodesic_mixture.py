@@ -48,6 +48,7 @@ STEP_SIZE = float(np.sqrt(5e-4 / SIZE))
 FRICTION, INNER = 0.1 / STEP_SIZE, 10
 POINTS = {"shallow": 1, "deep": 3}  # seeds
 MODES: dict[str, Any] = {
+    "tiny": {"draws": 60, "burn_in": 20, "chains": 2, "points": ["shallow"]},
     "short": {"draws": 1_200, "burn_in": 300, "chains": 4, "points": ["shallow"]},
     "full": {"draws": 25_000, "burn_in": 15_000, "chains": 6, "points": list(POINTS)},
 }
@@ -237,7 +238,7 @@ def run(mode: str) -> Results:
         trace = sc.sample(
             target, SAMPLERS[method], start, num_samples=settings["draws"], burn_in=settings["burn_in"],
             chains=settings["chains"], batch_size=SIZE if whole else BATCH,
-            batching=None if whole else common.Subsets(), seed=SEED, progress=False,
+            batching=None if whole else common.Subsets(), seed=SEED, report=False, progress=False,
         )  # fmt: skip
         x, y = (np.stack([trace.posterior[name].values[..., i] for name in MANIFOLD], axis=-1) for i in (0, 1))
         meter = trace.sample_stats.get("kinetic_energy")

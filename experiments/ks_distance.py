@@ -41,6 +41,7 @@ STEPS = {  # Table B.5.1
 STEPS["SCIR-CV"] = STEPS["SCIR"]
 SHORT = {"SCIR": (5e-1, 5e-2), "SGRLD": (1e-4,), "SCIR-CV": (5e-1,)}  # close to the best of the full mode
 MODES = {
+    "tiny": {"sizes": (10, 100), "seeds": 2, "steps": SHORT},
     "short": {"sizes": (10, 100), "seeds": 3, "steps": SHORT},
     "full": {"sizes": (1, 5, 10, 50, 100, 500), "seeds": 5, "steps": STEPS},
 }

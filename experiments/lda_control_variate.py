@@ -45,6 +45,8 @@ from scirocco.models.lda.evaluation import unigram_perplexity
 ALPHA, BETA, EVERY = 1.1, 0.1, 5
 FINE = {"sweeps": 200, "skip_sweeps": 20}  # as many sweeps as in the source; it names no burn-in
 MODES: dict[str, Any] = {
+    "tiny": {"topics": 3, "documents": 400, "held_out": 40, "seeds": 1, "centre_batch": 60, "controlled": (5, 10),
+             "plain": (5, 10, 12)},
     "short": {"topics": 6, "documents": 20_000, "held_out": 200, "seeds": 2, "centre_batch": 400,
               "controlled": (5, 10, 20, 40, 60), "plain": (5, 10, 20, 40, 60, 100, 156)},
     "full": {"topics": 50, "documents": 50_000, "held_out": 500, "seeds": 5, "centre_batch": 1000,

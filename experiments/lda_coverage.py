@@ -25,6 +25,7 @@ import scirocco as sc
 from scirocco.models.lda.agreement import STRANGERS, align
 
 MODES = {
+    "tiny": {"corpora": 2, "documents": 60, "topics": 3, "words": 30, "length": 40, "passes": 20},
     "short": {"corpora": 3, "documents": 500, "topics": 5, "words": 150, "length": 80, "passes": 100},
     "full": {"corpora": 40, "documents": 1000, "topics": 10, "words": 300, "length": 80, "passes": 200},
 }

@@ -52,6 +52,8 @@ VOCABULARY, SHORTEST = 1000, 10
 HALVED = "SGLD-CV, SGD halved"
 METHODS, CONTROLLED = ("SGLD", "SGLD-CV", HALVED, "SAGA"), ("SGLD-CV", HALVED)
 MODES: dict[str, Any] = {  # sizes: documents, and the step sizes of Table A.3.4
+    "tiny": {"topics": 3, "held_out": 30, "seeds": 1, "switch": 6, "near": 3, "marks": (1, 3, 6, 9, 12),
+             "sizes": {n: {"SGLD": 4e-4, "SGLD-CV": 4e-4, "SGD": 2e-4, "SAGA": 4e-4} for n in (200, 400)}},
     "short": {"topics": 6, "held_out": 150, "seeds": 2, "switch": 30, "near": 15, "marks": (1, 15, 30, 45, 60),
               "sizes": {2000: {"SGLD": 4e-4, "SGLD-CV": 4e-4, "SGD": 2e-4, "SAGA": 4e-4},
                         4000: {"SGLD": 4e-4, "SGLD-CV": 4e-4, "SGD": 2e-4, "SAGA": 4e-4}}},
@@ -96,7 +98,7 @@ class Results(NamedTuple):
 
 def texts(mode: str, documents: int, held_out: int, topics: int) -> Texts:
     """Wikipedia in an order of chance, or a small corpus drawn from the model."""
-    if mode == "short":
+    if mode != "full":
         return lda_stream.texts(mode, documents, held_out, topics)
     every = Documents.of(lda_stream.stored_counts("wikipedia", VOCABULARY))
     order = np.random.default_rng(0).permutation(np.flatnonzero(every.lengths >= SHORTEST))

@@ -42,6 +42,7 @@ from scirocco.models.lda.stream import StreamChain
 
 BATCH, SWEEPS, SKIPPED = 50, 20, 5
 MODES: dict[str, Any] = {
+    "tiny": {"topics": 3, "documents": 400, "held_out": 30, "seeds": 1, "passes": 5, "marks": (1, 5, 20, 30)},
     "short": {"topics": 6, "documents": 5000, "held_out": 300, "seeds": 2, "passes": 30,
               "marks": (1, 2, 5, 10, 20, 35, 50, 75, 100)},
     "full": {"topics": 100, "documents": 30_000, "held_out": 500, "seeds": 5, "passes": 30,
@@ -103,7 +104,7 @@ def stored_counts(name: str, words: int | None = None) -> sp.csr_array:
 def texts(mode: str, documents: int, held_out: int, topics: int) -> Texts:
     """Wikipedia in an order of chance, or a small corpus drawn from the model."""
     rng = np.random.default_rng(0)
-    if mode == "short":
+    if mode != "full":
         phi = rng.dirichlet(np.full(300, 0.1), topics)
         eta = rng.dirichlet(np.full(topics, 0.1), documents + held_out)
         every = Documents.of(rng.multinomial(60, eta @ phi))

@@ -44,6 +44,8 @@ SWEEPS, SKIPPED = 6, 2
 TRAIN, OTHERS = 612, 153
 VOCABULARY, SHORTEST, LONGEST = 2000, 30, 100
 MODES: dict[str, Any] = {
+    "tiny": {"topics": 3, "frictions": (0.01,), "etas": (8e-5,), "seeds": 2, "steps": 20, "burn_in": 10,
+             "thin": 5, "marks": (1, 10, 20)},
     "short": {"topics": 6, "frictions": (0.01,), "etas": (8e-5,), "seeds": 2, "steps": 200, "burn_in": 100,
               "thin": 10, "marks": (1, 30, 60, 100, 200)},
     "full": {"topics": 30, "frictions": (0.01, 0.1), "etas": (2e-5, 4e-5, 6e-5, 8e-5), "seeds": 5, "steps": 2500,
@@ -97,7 +99,7 @@ class Results(NamedTuple):
 def texts(mode: str, topics: int) -> Texts:
     """Short posts in an order of chance, or a small corpus drawn from the model."""
     rng = np.random.default_rng(0)
-    if mode == "short":
+    if mode != "full":
         phi = rng.dirichlet(np.full(300, 0.1), topics)
         eta = rng.dirichlet(np.full(topics, 0.1), TRAIN + 2 * OTHERS)
         every = Documents.of(rng.multinomial(55, eta @ phi))

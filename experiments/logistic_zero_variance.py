@@ -46,6 +46,7 @@ from scirocco.run.convergence import standard_error
 
 CONTROLLED, PLAIN = "SGLD-CV", "plain"  # the gradients
 MODES: dict[str, Any] = {  # sizes: rows, and the step size of Table A.3.2
+    "tiny": {"batch": 50, "held_out": 200, "runs": 2, "draws": 100, "burn_in": 10, "sizes": {6000: 2e-4}},
     "short": {"batch": 50, "held_out": 2000, "runs": 2, "draws": 1000, "burn_in": 100, "sizes": {6000: 2e-4}},
     "full": {"batch": 500, "held_out": 10_000, "runs": 5, "draws": 10_000, "burn_in": 1000,
              "sizes": {4357: 5e-4, 43_575: 5e-5, 435_759: 5e-6}},
@@ -116,7 +117,7 @@ def run(mode: str) -> Results:
             found.target, sc.SGLD(h / 2), jnp.zeros(found.x.shape[1]), num_samples=settings["draws"],
             burn_in=settings["burn_in"], batch_size=settings["batch"],
             estimator=sc.ControlVariate(centre=growing.best(found)),
-            batching=WithReplacement(), chains=settings["runs"], gradients=True, progress=False,
+            batching=WithReplacement(), chains=settings["runs"], gradients=True, report=False, progress=False,
         )  # fmt: skip
         draws = trace.posterior["theta"].values
         slopes = {CONTROLLED: trace.gradients["theta"].values.astype(np.float64),

@@ -49,6 +49,8 @@ from scirocco.postprocess import ZeroVariance, zero_variance
 
 PRINTED, LARGER = "printed steps", "larger steps"
 MODES: dict[str, Any] = {  # draws and burn-in are counted in stretches of 10 iterations
+    "tiny": {"factors": 2, "batch": 50, "users": 40, "runs": 1, "descent": 4, "burn_in": 2, "draws": 30,
+             "steps": {"SGD": 2e-2, PRINTED: 1e-6, LARGER: 5e-3}},
     "short": {"factors": 3, "batch": 200, "users": 40, "runs": 2, "descent": 20, "burn_in": 10, "draws": 100,
               "steps": {"SGD": 2e-2, PRINTED: 1e-6, LARGER: 5e-3}},
     "full": {"factors": 20, "batch": 5000, "users": 943, "runs": 3, "descent": 75, "burn_in": 100, "draws": 300,
@@ -136,7 +138,7 @@ def run(mode: str) -> Results:
     found = ratings(mode).first(settings["users"])
     model, chains = found.model(factors), Chains(found, factors)
     plain, controlled = (Program(found, factors, e, batch) for e in (sc.Plain(), sc.ControlVariate()))
-    fresh = jax.jit(controlled.kernel.fresh_gradient)
+    fresh = jax.jit(controlled.kernel.program.fresh_gradient)
     results: Results = {PRINTED: [], LARGER: []}
     for seed in range(settings["runs"]):
         descent = Settings(steps["SGD"], temperature=0.0)

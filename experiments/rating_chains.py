@@ -58,7 +58,7 @@ class Ratings(NamedTuple):
 def ratings(mode: str) -> Ratings:
     """MovieLens-100k, or ratings drawn from the model; a fifth held out by chance."""
     rng = np.random.default_rng(0)
-    if mode == "short":
+    if mode != "full":
         users, items, count = 40, 60, 3000
         pairs = np.stack([rng.integers(users, size=count), rng.integers(items, size=count)], axis=1)
         p, q = rng.normal(size=(users, 2)), rng.normal(size=(items, 2))

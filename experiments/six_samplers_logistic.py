@@ -58,6 +58,7 @@ IN_TURN, AT_MODE, USAGE = "SGLD-CV, in turn", "SGLD-CV, at the mode", "SGLD-CV, 
 STEPS = {"SGLD": 5e-6, "SGHMC": 5e-7, "SGNHT": 1e-7, "SGLD-CV": 1e-5, "SGHMC-CV": 1e-6, "SGNHT-CV": 1e-6,
          IN_TURN: 1e-5, AT_MODE: 5e-6, USAGE: 5e-6, "descent": 1e-6, "descent, Figure 4.5.1": 5e-6}  # fmt: skip
 MODES: dict[str, Any] = {
+    "tiny": {"batch": 20, "held_out": 200, "iterations": 60, "chains": 2, "warm": 10},
     "short": {"batch": 20, "held_out": 1_000, "iterations": 500, "chains": 2, "warm": 50},
     "full": {"batch": 500, "held_out": 10_000, "iterations": 10_000, "chains": 3, "warm": 1_000},
 }
@@ -215,7 +216,7 @@ def log_loss(theta: Any, held_out: Any) -> Any:
 def examples(mode: str, held_out: int) -> Examples:
     """Covertype as in LIBSVM's scaled file, or examples drawn from the model with columns like these."""
     rng = np.random.default_rng(1)
-    if mode == "short":
+    if mode != "full":
         x = np.column_stack(
             [rng.beta(2, 3, (20_000 + held_out, 6)), np.eye(5)[rng.integers(5, size=20_000 + held_out)]]
         )

@@ -40,6 +40,7 @@ GROUPS = ("A", "B", "a", "b")  # of weights and intercepts, each with a precisio
 STEPS = {"SGLD": 1e-4, "SGHMC": 1e-5, "SGNHT": 5e-6, "SGLD-CV": 5e-5, "SGHMC-CV": 5e-6, "SGNHT-CV": 5e-7,
          "descent": 3e-5}  # fmt: skip
 MODES: dict[str, Any] = {
+    "tiny": {"batch": 12, "hidden": 4, "iterations": 60, "every": 10},
     "short": {"batch": 12, "hidden": 10, "iterations": 300, "every": 10},
     "full": {"batch": 500, "hidden": 100, "iterations": 5_000, "every": 20},
 }
@@ -95,7 +96,7 @@ def start(inputs: int, hidden: int) -> Any:
 
 def images(mode: str) -> tuple[Images, Images]:
     """To learn from and to predict."""
-    if mode == "short":
+    if mode != "full":
         found = load_digits()
         x, digit = (found.data / 16).astype(np.float32), found.target.astype(np.int32)
         order = np.random.default_rng(0).permutation(digit.size)

@@ -34,6 +34,7 @@ LAW = stats.beta(ks_distance.PRIOR, COUNTS.sum() + (COUNTS.size - 1) * ks_distan
 LEVELS = (0.05, 0.5, 0.95)
 EXACT = np.log10(LAW.ppf(LEVELS))
 MODES = {
+    "tiny": {"seeds": 2, "steps": {"SCIR": (1e-1,), "SGRLD": (1e-4,)}},
     "short": {"seeds": 5, "steps": {"SCIR": (1e-1,), "SGRLD": (1e-4,)}},  # the most frequent choices
     "full": {"seeds": 20, "steps": ks_distance.STEPS},
 }

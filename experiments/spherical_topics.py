@@ -49,6 +49,7 @@ FRACTIONS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1)  # of the seconds
 GAMMA, RHO = 0.01, 0.1
 SHARES, MOST, TRIAL = 1000, 200, 10
 MODES: dict[str, Any] = {
+    "tiny": {"corpora": ("synthetic",), "seconds": 0.3, "seeds": 1, "draws": 12, "thin": 1, "documents": 0},
     "short": {"corpora": ("synthetic",), "seconds": 1.0, "seeds": 1, "draws": 200, "thin": 5, "documents": 0},
     "full": {"corpora": ("newsgroups", "wikipedia"), "seconds": 80.0, "seeds": 2, "draws": 1000, "thin": 50,
              "documents": 150_000},

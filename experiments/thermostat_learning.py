@@ -51,6 +51,11 @@ SETTING = {"SGHMC": "friction", "SGNHT": "diffusion"}  # what A is called
 MNIST, RATINGS = "MNIST", "MovieLens"
 ETAS = (2e-7, 4e-7, 6e-7, 8e-7)
 MODES: dict[str, Any] = {
+    "tiny": {"seeds": 2, "tasks": {
+        MNIST: {"hidden": 4, "batch": 20, "frictions": (0.001, 0.01), "etas": (1e-5, 4e-5), "steps": 40, "burn_in": 20,
+                "thin": 10},
+        RATINGS: {"factors": 2, "batch": 40, "frictions": (0.01, 0.1), "etas": (1e-5, 4e-5), "steps": 40,
+                  "burn_in": 20, "thin": 10}}},
     "short": {"seeds": 2, "tasks": {  # one task is what compiles in short time
         MNIST: {"hidden": 10, "batch": 20, "frictions": (0.001, 0.01), "etas": (1e-5, 4e-5), "steps": 400,
                 "burn_in": 200, "thin": 20}}},
@@ -120,7 +125,7 @@ class Grid(NamedTuple):
 
 def digits(mode: str, hidden: int) -> Task:
     """A network for images with pixels in [0, 1]: 50,000 of MNIST, or the small digits of scikit-learn."""
-    if mode == "short":
+    if mode != "full":
         from sklearn.datasets import load_digits
 
         found = load_digits()
@@ -147,7 +152,7 @@ def digits(mode: str, hidden: int) -> Task:
 def ratings(mode: str, factors: int) -> Task:
     """Factors for ratings, 20 % of them for the test and 2 % for validation."""
     rng = np.random.default_rng(0)
-    if mode == "short":
+    if mode != "full":
         users, items = 60, 80
         pairs = np.stack([rng.integers(users, size=5000), rng.integers(items, size=5000)], axis=1)
         p, q = rng.normal(size=(users, factors)), rng.normal(size=(items, factors))

@@ -14,9 +14,10 @@ from jaxtyping import install_import_hook
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", tempfile.mkdtemp(prefix="scirocco-tests-"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
-# Numba does not see that a function in another file has changed: the cache is that of exactly these sources.
-SOURCES = sorted((Path(__file__).parent.parent / "src").rglob("*.py"))
-DIGEST = hashlib.sha256(b"".join(path.read_bytes() for path in SOURCES)).hexdigest()[:16]
+# Numba does not see that a function in another file has changed: the cache is that of exactly these kernels.
+SOURCES = [path.read_bytes() for path in sorted((Path(__file__).parent.parent / "src").rglob("*.py"))]
+KERNELS = [text for text in SOURCES if b"numba" in text or b"scirocco.core.compiled" in text]
+DIGEST = hashlib.sha256(b"".join(KERNELS)).hexdigest()[:16]
 os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(tempfile.gettempdir()) / f"scirocco-numba-{DIGEST}"))
 
 # Not the entry points, whose own words for wrong input are tested.

@@ -7,7 +7,7 @@ from scipy import stats
 import scirocco as sc
 from scirocco.batches import Strata
 from scirocco.counts.codes import CodeBlocks, Codes
-from scirocco.counts.estimators import Plain
+from scirocco.counts.estimators import PlainCounts
 from scirocco.counts.minibatches import FromDisk, InMemory
 from scirocco.simplex import Counts, Exact, Natural, Weights
 
@@ -135,7 +135,7 @@ def test_the_known_bias_is_removed_from_what_is_recorded():
 def observed(n, way, *, seed=2, lazy=False):
     """The plain estimate of a step."""
     codes = Codes(InMemory(CODES, n, way, seed=seed, chain=0), Weights(1.0, categories=5), lazy=lazy)
-    return lambda step: Plain().counts(codes, codes.minibatches.at(step), {})
+    return lambda step: PlainCounts().counts(codes, codes.minibatches.at(step), {})
 
 
 @pytest.mark.parametrize("n", [30, 400])
@@ -254,6 +254,7 @@ def test_scir_on_sorted_codes_is_scir_on_shuffled_ones(tmp_path, monkeypatch):
     )  # at most 1.12, by the law of independent minibatches
 
 
+@pytest.mark.quick
 def test_codes_on_disk(tmp_path):
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     many = np.tile(CODES, 20)
@@ -341,6 +342,7 @@ def test_results_depend_on_the_seed_alone(lazy):
     assert not np.any(one[0] == one[1])
 
 
+@pytest.mark.quick
 def test_trace_arviz_and_collect():
     trace = run(collect=lambda omega: {"largest": omega.max(), "entropy": -np.sum(omega[:3] * np.log(omega[:3]))})
     assert dict(trace.posterior.sizes) == {"chain": 2, "draw": 200}

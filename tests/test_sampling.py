@@ -46,6 +46,7 @@ def theta(trace):
 # What comes back.
 
 
+@pytest.mark.quick
 def test_names_and_shapes_of_any_pytree():
     def likelihood(p, row):
         w, (c, d) = p["layer"]["w"], p["pair"]
@@ -500,6 +501,7 @@ def test_resume_after_kill_is_bit_exact(tmp_path):
     np.testing.assert_array_equal(theta(resumed), theta(whole))
 
 
+@pytest.mark.quick
 def test_a_finished_run_can_be_extended(tmp_path):
     sc.sample(TARGET, SGLD, START, path=tmp_path / "run", **FAST)
     longer = sc.resume(tmp_path / "run", TARGET, num_samples=500)
@@ -557,6 +559,7 @@ def test_resume_refuses_what_does_not_fit(tmp_path):
         sc.resume(tmp_path / "run", TARGET)
 
 
+@pytest.mark.quick
 def test_draws_on_disk_are_those_in_memory(tmp_path, monkeypatch):
     from scirocco.run import store
 

@@ -95,7 +95,7 @@ def check_sampler(sampler: Sampler, *, bad: dict[str, Any] | None = None) -> Non
             found = getattr(sampler, method)(settled, like, *((like,) if method == "stationary_variance" else ()))
             assert _structure(found) == _structure(START), f"{method} must answer for each parameter"
     # A step that needs all data gets all.
-    rows: dict[str, Any] = {"batch_size": None} if sampler.full_data else {}
+    rows: dict[str, Any] = {"report": False} | ({"batch_size": None} if sampler.full_data else {})
     rows["burn_in"] = max(RUN["burn_in"], sampler.warm_up)
     flat = _check_resume(lambda **options: sample(TARGET, sampler, START, **options | rows))
     if isinstance(sampler, GeodesicSampler):
@@ -134,7 +134,7 @@ def check_estimator(estimator: Estimator) -> None:
     for name, exact in TARGET.full_gradient(place, held).items():
         message = f"on all data the estimate must be the gradient; of {name} it is {gradient[name]}, not {exact}"
         assert np.allclose(gradient[name], exact, rtol=1e-3, atol=1e-3), message
-    _check_resume(lambda **options: sample(TARGET, SGLD(1e-3), START, estimator=estimator, **options))
+    _check_resume(lambda **options: sample(TARGET, SGLD(1e-3), START, estimator=estimator, report=False, **options))
 
 
 def check_batching(batching: Batching, *, batch_size: int = 6) -> None:
@@ -156,7 +156,8 @@ def check_batching(batching: Batching, *, batch_size: int = 6) -> None:
         state = after
     error = (np.mean(sums, axis=0) - ROWS.sum(axis=0, dtype=np.float64)) / (np.std(sums, axis=0) / np.sqrt(400))
     assert np.all(np.abs(error) < 5), f"weighted sums must be unbiased; they are off by {error} standard errors"
-    _check_resume(lambda **o: sample(TARGET, SGLD(1e-3), START, batching=batching, **o | {"batch_size": batch_size}))
+    fixed = {"batch_size": batch_size, "report": False}
+    _check_resume(lambda **o: sample(TARGET, SGLD(1e-3), START, batching=batching, **o | fixed))
 
 
 def check_simplex_sampler(sampler: SimplexSampler, *, resumes: bool = True, bad: dict[str, Any] | None = None) -> None:

@@ -255,6 +255,7 @@ def test_sums_over_a_file(stream):
     np.testing.assert_allclose(target.full_gradient(jnp.zeros(3)), -X.astype(np.float64).sum(0), rtol=1e-4)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("stream", ["parquet files"], indirect=True)
 def test_a_posterior_from_disk_is_the_posterior_from_memory(stream):
     """The mean of a normal. Control variates leave no noise there, so long steps have a law that is known exactly."""

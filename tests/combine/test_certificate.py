@@ -38,6 +38,7 @@ def exact(count=4000, shift=0.0, stretch=1.0, seed=1):
     return {"m": (MEAN + SD * z).astype(np.float32), "k": (stretch * rng.normal(size=count) + shift).astype(np.float32)}
 
 
+@pytest.mark.quick
 def test_right_draws_are_trusted():
     found = certify(TARGET, exact())
     assert found.trusted
@@ -216,6 +217,7 @@ def test_what_a_certificate_cannot_take_is_said():
         certify(TARGET, exact()["m"])
 
 
+@pytest.mark.quick
 def test_weights_are_smoothed_by_either_arviz(monkeypatch):
     """Of Pareto weights k-hat is their shape; the reciprocals have a light tail."""
     logs = 0.7 * np.random.default_rng(0).exponential(size=4000)

@@ -97,6 +97,7 @@ def test_count_estimators(name):
     conformance.check_count_estimator(estimator, sampler)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", [n if n in OFTEN else pytest.param(n, marks=pytest.mark.slow) for n in MODELS])
 def test_models(name):
     model, data = MODELS[name]

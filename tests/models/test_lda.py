@@ -135,6 +135,7 @@ def test_coherence_and_top_words(planted, fitted):
             assert low < mean < high
 
 
+@pytest.mark.quick
 def test_names_of_columns_are_used(planted):
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(planted[2][:40], columns=[f"w{i}" for i in range(60)])
@@ -143,6 +144,7 @@ def test_names_of_columns_are_used(planted):
     assert list(model.get_feature_names_out()) == ["lda0", "lda1"]
 
 
+@pytest.mark.quick
 def test_save_and_load(tmp_path, planted, fitted):
     fitted.save(tmp_path / "model.npz")
     loaded = sc.LDA.load(tmp_path / "model.npz")

@@ -17,6 +17,8 @@ from scirocco.run import checkpoint, store, stored
 from scirocco.run.ragged import Ragged
 from scirocco.run.store import Variable, ZarrStore, make_arrays, read_draws, verify
 
+pytestmark = pytest.mark.quick
+
 X = np.random.default_rng(0).normal(2.0, 1.0, (200, 2)).astype(np.float32)
 TARGET = sc.Target(lambda m: -0.5 * jnp.sum(m**2), lambda m, x: -0.5 * jnp.sum((x - m) ** 2), X)
 

@@ -76,12 +76,14 @@ def test_the_bias_report_is_saved(tmp_path):
     assert str(Trace.load(tmp_path / "t").bias) == str(trace.bias)
 
 
+@pytest.mark.quick
 def test_the_arviz_that_is_installed():
     data = made()[0].to_arviz()
     assert type(data).__name__ == ("InferenceData" if version("arviz").startswith("0.") else "DataTree")
     assert dict(data.posterior.sizes) == {"chain": 4, "draw": 500, "x_dim_0": 2}
 
 
+@pytest.mark.quick
 def test_arviz_1(monkeypatch):
     """ArviZ 1.x needs a newer Python than this suite must run on; its parts, arviz-base and arviz-stats, do not."""
     import arviz_base
