@@ -156,14 +156,14 @@ def test_cyclical_records_the_sampling_stage_only():
 
 def test_nothing_is_compiled_between_chunks(monkeypatch):
     """One program serves burn-in, all chunks, the partial last one, and blocks of data from disk."""
-    from scirocco.gradient.engine import _loop
+    from scirocco.gradient.loop import advance_chains
     from scirocco.run import group
 
     monkeypatch.setattr(group, "CHUNK_SECONDS", 1e-3)
-    before = _loop._cache_size()
+    before = advance_chains._cache_size()
     trace = sc.sample(TARGET, SGLD, START, num_samples=301, burn_in=137, thin=7, batch_size=20, estimator=sc.SVRG(97))
     assert trace.count == 301
-    assert _loop._cache_size() == before + 1
+    assert advance_chains._cache_size() == before + 1
 
 
 def test_a_run_and_its_summary_load_only_what_they_need():

@@ -13,7 +13,8 @@ import pytest
 import scirocco as sc
 from scirocco.batches import Batch
 from scirocco.core.seeds import Purpose
-from scirocco.gradient.engine import GradientEngine, _loop
+from scirocco.gradient.engine import GradientEngine
+from scirocco.gradient.loop import advance_chains
 from scirocco.run.recording import Recording
 from scirocco.tuning import lipschitz_constants
 
@@ -177,7 +178,7 @@ def test_the_table_of_saga_is_not_copied_at_every_step():
     kernel = sc.kernel(target, sc.SGLD(1e-5), estimator=sc.SAGA(), batch_size=10)
     engine = GradientEngine(kernel, jnp.zeros(3), chains=1, recording=Recording(0, 10))
     engine.start()
-    compiled = _loop.lower(
+    compiled = advance_chains.lower(
         kernel.program, engine.recording.leaves(), engine._words[Purpose.CHAIN_STEP], engine.state, kernel.data_at(0),
         jnp.int32(10), engine.stored, 10, True,
     ).compile()  # fmt: skip

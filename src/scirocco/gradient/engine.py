@@ -6,28 +6,41 @@ chunk all run the same compiled program; and so do other runs with the same func
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from functools import partial
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.core.clock import Clock, add_compile_seconds
-from scirocco.core.keys import Use, as_key, fold
-from scirocco.core.program import QUICK, program_part
+from scirocco.core.clock import Clock
+from scirocco.core.keys import as_key
 from scirocco.core.seeds import Purpose, generator, key_words
 from scirocco.core.trees import at_least_single, named_leaves
 from scirocco.core.types import Array, Data, Key, Params
 from scirocco.gradient.blocks import split
 from scirocco.gradient.kernel import Kernel
-from scirocco.gradient.program import ChainState, Probe, Program
+from scirocco.gradient.loop import (
+    POWER_ITERATIONS,
+    RunningSums,
+    Stored,
+    advance_chains,
+    copied,
+    first_states,
+    floating,
+    on_host,
+    one_chain,
+    probed_chain,
+    single_step,
+    states_of,
+    stored_draw,
+)
+from scirocco.gradient.program import ChainState
 from scirocco.run import checkpoint
 from scirocco.run.engine import Chunk, Report, SteppedEngine
 from scirocco.run.moments import SUMMED, Moments, Sums
 from scirocco.run.recording import Recording
-from scirocco.run.store import GRADIENT, STATS, Variable
+from scirocco.run.store import Variable
 from scirocco.samplers.base import Info, has_law
 
 DRAW_BYTES = 16 * 2**20  # of draws that a chunk may hold before it hands them over
@@ -36,53 +49,6 @@ REPORT_SHARE = 0.1  # of the work of the steps goes into measuring for the repor
 PROBE_COST = 7  # gradients, about, that the measurements on one minibatch cost
 PROBES = 8
 PROBE_CHAINS = 8
-POWER_ITERATIONS = 8  # at the first probe; later ones go on from there
-
-
-def _count_compilation(event: str, duration_secs: float, **_: Any) -> None:
-    if event.startswith("/jax/core/compile"):
-        add_compile_seconds(duration_secs)
-
-
-jax.monitoring.register_event_duration_secs_listener(_count_compilation)
-program_part(Recording)  # here, because ``run`` knows nothing of JAX
-
-
-class Stored(NamedTuple):
-    """What is stored of a draw: static for compiled programs."""
-
-    collect: Callable[[Params], Any] | None  # None for the parameters as they are
-    bare: str  # the name of a value that has none
-    nothing: bool
-    gradients: bool
-
-    def values(self, params: Params) -> dict[str, Array]:
-        """The values collected, by name."""
-        if self.nothing:
-            return {}
-        found = params if self.collect is None else self.collect(params)
-        return {name: jnp.asarray(v) for name, v in named_leaves(found, self.bare).items()}
-
-    def __call__(self, program: Program, key: Key, state: ChainState, info: Info, data: Data) -> dict[str, Array]:
-        """The values collected, what the step said and, if wanted, the gradient from a minibatch of its own."""
-        values: dict[str, Array] = self.values(state.position)
-        beside: dict[str, Array] = {}
-        if self.gradients:
-            slope = program.fresh_gradient(fold(key, Use.GRADIENT, state.step), state, data)
-            beside |= {f"{GRADIENT}{name}": leaf for name, leaf in named_leaves(slope).items()}
-        if not self.nothing:
-            said = program.stats(state, info)
-            beside |= {f"{STATS}{name}": jnp.asarray(v, jnp.float32) for name, v in said.items()}
-        taken = sorted(values.keys() & beside.keys())
-        if taken:
-            raise ValueError(f"{', '.join(taken)} is the name of something that is stored with the draws: rename it")
-        return values | beside
-
-    def role(self, name: str, sampled: Collection[str]) -> str:
-        """What is stored under a name, given the names of what is sampled or collected."""
-        if name in sampled:
-            return "draw"
-        return "gradient" if name.startswith(GRADIENT) else "stats"
 
 
 class ProbePlan(NamedTuple):
@@ -102,27 +68,6 @@ class ProbePlan(NamedTuple):
         first = min(POWER_ITERATIONS, -(-rounds // 3))
         probes = min(PROBES, 1 + rounds - first)
         return cls(probes, min(PROBE_CHAINS, max(1, (rounds - first) // max(1, probes - 1))), first, repeats)
-
-
-class RunningSums(NamedTuple):
-    """Sums of the newest draws on the device: at ``SUMMED`` they are handed over, and begin anew."""
-
-    number: Array
-    reference: dict[str, Array]
-    first: dict[str, Array]
-    second: dict[str, Array]
-
-    @classmethod
-    def none(cls, state: ChainState) -> RunningSums:
-        """No sums: those that are complete begin anew where the chain is."""
-        place = _floating(state.position)
-        zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, jnp.promote_types(x.dtype, jnp.float32)), place)
-        copies = jax.tree.map(jnp.copy, (place, zeros, zeros))  # programs are given their memory away
-        return cls(jnp.int32(SUMMED), *copies)
-
-    def host(self) -> Sums:
-        """As arrays of the host."""
-        return Sums(int(self.number), *(_on_host(tree) for tree in self[1:]))
 
 
 class GradientEngine(SteppedEngine):
@@ -163,7 +108,7 @@ class GradientEngine(SteppedEngine):
         if not hasattr(self, "_variables"):
             kernel = self.kernel
             key, state = kernel.shapes(*kernel.check(self.example, values=not self._shapes_only))
-            shapes = _draw.eval_shape(self.stored, kernel.program, key, state, kernel.data_at(0))
+            shapes = stored_draw.eval_shape(self.stored, kernel.program, key, state, kernel.data_at(0))
             sampled = jax.eval_shape(self.stored.values, self.example)
             self._variables = {
                 name: Variable(tuple(v.shape), np.dtype(v.dtype), role=self.stored.role(name, sampled))
@@ -203,9 +148,9 @@ class GradientEngine(SteppedEngine):
             prepared.append((position, held, kernel.estimator.init(kernel.target, position, held)))
         common = len(prepared) == 1
         parts = prepared[0] if common else jax.tree.map(lambda *leaves: jnp.stack(leaves), *prepared)
-        self._state = _states(kernel.program, self._words[Purpose.CHAIN_INIT], parts, common)
+        self._state = first_states(kernel.program, self._words[Purpose.CHAIN_INIT], parts, common)
         self._sums = RunningSums.none(self._state)
-        self.starts = _on_host(_floating(self._state.position))
+        self.starts = on_host(floating(self._state.position))
 
     @property
     def state(self) -> ChainState:
@@ -259,7 +204,7 @@ class GradientEngine(SteppedEngine):
         state = self._renewed(self.state)
         assert self._sums is not None
         here = (state, self._sums)
-        self._before = _copied(here) if _bytes(here) <= SNAPSHOT_BYTES else None
+        self._before = copied(here) if _bytes(here) <= SNAPSHOT_BYTES else None
         self._state = self._sums = None
         self._state, self._sums, chunk = self._run(here, until, data)
         self.step = self._bad = int(self._state.step)
@@ -270,7 +215,7 @@ class GradientEngine(SteppedEngine):
     ) -> tuple[ChainState, RunningSums, Chunk]:  # fmt: skip
         """From a state and sums, which are given away, to step ``until`` on one block of data, or until all is full."""
         new, sums, draws, count, finite = jax.block_until_ready(
-            _loop(
+            advance_chains(
                 self.kernel.program, self.recording.leaves(), self._words[Purpose.CHAIN_STEP], here, data,
                 np.int32(until), np.int32(SUMMED), self.stored, self.capacity, len(self.chains) == 1, self._apart,
             )
@@ -288,7 +233,7 @@ class GradientEngine(SteppedEngine):
         every, step = self.kernel.refresh_every, int(state.step)
         if not every or not step or step % every:
             return state
-        parts = [self.kernel.refreshed(_chain(state, c)) for c in range(len(self.chains))]
+        parts = [self.kernel.refreshed(one_chain(state, c)) for c in range(len(self.chains))]
         return state._replace(estimator=jax.tree.map(lambda *leaves: jnp.stack(leaves), *parts))
 
     def locate(self) -> tuple[Chunk, str]:
@@ -305,7 +250,7 @@ class GradientEngine(SteppedEngine):
         before = self._before
 
         def again(until: int) -> tuple[ChainState, RunningSums, Chunk]:
-            return self._run(_copied(before), until, data)
+            return self._run(copied(before), until, data)
 
         began = int(before[0].step)
         data = self.kernel.data_at(began, self.chains)
@@ -315,8 +260,8 @@ class GradientEngine(SteppedEngine):
             low, high = (middle, high) if again(middle)[2].finite else (low, middle)
         self._state, self._sums, chunk = again(low)
         self.step = low
-        failed, info = _single(self.kernel.program, self._words[Purpose.CHAIN_STEP], self.state, data, self._apart)
-        return chunk, _explain(self.chains, low, info, _on_host(_floating(failed.position)))
+        failed, info = single_step(self.kernel.program, self._words[Purpose.CHAIN_STEP], self.state, data, self._apart)
+        return chunk, _explain(self.chains, low, info, on_host(floating(failed.position)))
 
     # Looking closer.
 
@@ -343,14 +288,14 @@ class GradientEngine(SteppedEngine):
             rng = generator(self.kernel.seed, Purpose.POWER_START)
             covector = jax.tree.map(lambda leaf: rng.standard_normal(leaf.shape).astype(leaf.dtype), single)
             rounds = -(-plan.first // len(some))
-        centres = moments.mean or _on_host(_floating(state.position))  # there may be no draw yet
+        centres = moments.mean or on_host(floating(state.position))  # there may be no draw yet
         for number in range(rounds):
             each = []
             for c in some:
                 centre = tree({name: mean[c] for name, mean in centres.items()}, like)
                 words = self._words[Purpose.CHAIN_PROBE][c]
                 each.append(
-                    _probe(
+                    probed_chain(
                         self.kernel.program, words, number, state, c, data, covector, centre, self._apart, plan.repeats
                     )
                 )  # fmt: skip
@@ -383,7 +328,7 @@ class GradientEngine(SteppedEngine):
 
         def make(words: Array) -> ChainState:
             estimator = kernel.estimator.blank(kernel.target, position, held)
-            return _states_of(kernel.program, words, (position, held, estimator), common=True)
+            return states_of(kernel.program, words, (position, held, estimator), common=True)
 
         shapes: ChainState = jax.eval_shape(make, self._words[Purpose.CHAIN_INIT])
         return shapes
@@ -413,109 +358,6 @@ class GradientEngine(SteppedEngine):
         self.step = int(self.state.step)
 
 
-# Compiled programs. What differs from run to run in numbers only is an argument.
-
-
-@partial(jax.jit, static_argnums=0)
-def _draw(stored: Stored, program: Program, key: Key, state: ChainState, data: Data) -> dict[str, Array]:
-    """What is stored after one step: for its shapes alone."""
-    state, info = program.transition(key, state, data)
-    return stored(program, key, state, info, data)
-
-
-@jax.jit
-def _copied(here: tuple[ChainState, RunningSums]) -> tuple[ChainState, RunningSums]:
-    return jax.tree.map(jnp.copy, here)
-
-
-def _states_of(program: Program, words: Array, parts: tuple[Params, Params, Any], common: bool) -> ChainState:
-    axes = None if common else 0
-    make = jax.vmap(program.state, in_axes=(0, axes, axes, axes), out_axes=_axes(0))
-    state: ChainState = make(jax.vmap(as_key)(words), *parts)
-    return state
-
-
-# One compilation instead of dozens of small ones; a sampler's own checks saw concrete values in kernel.start.
-_states = partial(jax.jit, static_argnums=3, compiler_options=QUICK)(_states_of)
-
-
-@partial(jax.jit, static_argnums=(7, 8, 9, 10), donate_argnums=3)
-def _loop(
-    program: Program, recording: Recording, words: Array, here: tuple[ChainState, RunningSums], data: Data,
-    until: Array, most: Array, stored: Stored, capacity: int, single: bool, apart: bool = False,
-) -> tuple[ChainState, RunningSums, Params, Array, Array]:  # fmt: skip
-    """Steps to ``until``, or until ``capacity`` draws are made or ``most`` are in the sums."""
-    state, sums = here
-    # A single chain runs without the chain axis: XLA multiplies a batch of one matrix more slowly than a matrix.
-    keys = jax.vmap(as_key)(words)
-    if single:
-        keys, state = keys[0], _chain(state, 0)
-        sums = RunningSums(sums.number, *jax.tree.map(lambda x: x[0], sums[1:]))
-    transition = program.transition if single else _over_chains(program.transition, apart)
-
-    def collected(key: Key, state: ChainState, info: Info, data: Data) -> dict[str, Array]:
-        return stored(program, key, state, info, data)
-
-    collect = collected if single else jax.vmap(collected, in_axes=(0, _axes(0), 0, 0 if apart else None))
-
-    def step(carry: tuple[ChainState, Info]) -> tuple[ChainState, Info]:
-        return transition(keys, carry[0], data)
-
-    def segment(carry: tuple[Any, ...]) -> tuple[Any, ...]:
-        state, info, buffers, count, summed, first, second = carry
-        stop = jnp.minimum(until, recording.next_stop(state.step))
-        state, info = jax.lax.while_loop(lambda c: c[0].step < stop, step, (state, info))
-        # The slot is written in any case and counted only if this is a draw: no branch that copies the buffer.
-        buffers = jax.tree.map(
-            lambda b, v: jax.lax.dynamic_update_index_in_dim(b, v, count, 0), buffers, collect(keys, state, info, data)
-        )
-        drawn = recording.is_draw(state.step)
-        weight, more = drawn.astype(jnp.float32), drawn.astype(jnp.int32)
-        deviation = jax.tree.map(lambda x, r: at_least_single(x - r), _floating(state.position), reference)
-        first = jax.tree.map(lambda s, x: s + weight * x, first, deviation)
-        second = jax.tree.map(lambda s, x: s + weight * x * x, second, deviation)
-        return state, info, buffers, count + more, summed + more, first, second
-
-    complete = sums.number >= most  # they were handed over, and begin anew where the chain is
-    summed = jnp.where(complete, 0, sums.number)
-    reference = jax.tree.map(lambda new, old: jnp.where(complete, new, old), _floating(state.position), sums.reference)
-    first, second = (jax.tree.map(lambda s: jnp.where(complete, 0, s), tree) for tree in (sums.first, sums.second))
-    info = jax.tree.map(
-        lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(lambda s: transition(keys, s, data)[1], state)
-    )
-    shapes = jax.eval_shape(collect, keys, state, info, data)
-    buffers = jax.tree.map(lambda s: jnp.zeros((capacity, *s.shape), s.dtype), shapes)
-    state, _, buffers, count, summed, first, second = jax.lax.while_loop(
-        lambda c: (c[0].step < until) & (c[3] < capacity) & (c[4] < most),
-        segment,
-        (state, info, buffers, jnp.int32(0), summed, first, second),
-    )
-    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves((_floating(state.position), first))]))
-    if single:
-        state, reference, first, second = (_chained(tree) for tree in (state, reference, first, second))
-        buffers = jax.tree.map(lambda b: b[:, None], buffers)
-    return state, RunningSums(summed, reference, first, second), buffers, count, finite
-
-
-@partial(jax.jit, static_argnums=4)
-def _single(
-    program: Program, words: Array, state: ChainState, data: Data, apart: bool
-) -> tuple[ChainState, Info]:  # fmt: skip
-    after: tuple[ChainState, Info] = _over_chains(program.transition, apart)(jax.vmap(as_key)(words), state, data)
-    return after
-
-
-@partial(jax.jit, static_argnums=(8, 9), compiler_options=QUICK)
-def _probe(
-    program: Program, words: Array, number: Array, state: ChainState, chain: Array, data: Data, covector: Params,
-    centre: Params, apart: bool, repeats: int,
-) -> Probe:  # fmt: skip
-    own = _chain(state, chain)
-    data = jax.tree.map(lambda a: a[chain], data) if apart else data
-    key = fold(as_key(words), Use.NOISE, state.step * POWER_ITERATIONS + number)
-    return program.probe(key, own, data, repeats, covector, centre)
-
-
 def is_function(initial: Any) -> bool:
     """Whether an initial position is a function of a key, and not a pytree that happens to be callable."""
     return callable(initial) and jax.tree_util.all_leaves([initial])
@@ -543,31 +385,3 @@ def _is_key(leaf: Any) -> bool:
 
 def _words(leaf: Any) -> Any:
     return jax.random.key_data(leaf) if _is_key(leaf) else leaf
-
-
-def _axes(value: Any) -> ChainState:
-    return ChainState(None, value, value, value, value)  # type: ignore[arg-type]
-
-
-def _over_chains(function: Callable[..., Any], apart: bool) -> Callable[..., Any]:
-    """Map over chains; the step count is common to all, which keeps branches on it branches."""
-    return jax.vmap(function, in_axes=(0, _axes(0), 0 if apart else None), out_axes=(_axes(0), 0))
-
-
-def _chain(state: ChainState, number: Any) -> ChainState:
-    """One chain of several; the step count is common to all."""
-    return jax.tree.map(lambda x: x[number], state._replace(step=None))._replace(step=state.step)  # type: ignore[arg-type]
-
-
-def _chained(tree: Any) -> Any:
-    if isinstance(tree, ChainState):
-        return jax.tree.map(lambda x: x[None], tree)._replace(step=tree.step)
-    return jax.tree.map(lambda x: x[None], tree)
-
-
-def _on_host(tree: dict[str, Array]) -> dict[str, np.ndarray]:
-    return {name: np.asarray(v) for name, v in tree.items()}
-
-
-def _floating(params: Params) -> dict[str, Array]:
-    return {name: x for name, x in named_leaves(params).items() if jnp.issubdtype(x.dtype, jnp.floating)}
