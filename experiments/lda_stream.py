@@ -42,7 +42,7 @@ from scirocco.models.lda.stream import StreamChain
 
 BATCH, SWEEPS, SKIPPED = 50, 20, 5
 MODES: dict[str, Any] = {
-    "tiny": {"topics": 3, "documents": 400, "held_out": 30, "seeds": 1, "passes": 5, "marks": (1, 5, 20, 30)},
+    "tiny": {"topics": 3, "documents": 400, "held_out": 30, "seeds": 1, "passes": 5, "marks": (1, 5, 20, 40)},
     "short": {"topics": 6, "documents": 5000, "held_out": 300, "seeds": 2, "passes": 30,
               "marks": (1, 2, 5, 10, 20, 35, 50, 75, 100)},
     "full": {"topics": 100, "documents": 30_000, "held_out": 500, "seeds": 5, "passes": 30,

@@ -51,7 +51,7 @@ import scirocco as sc
 
 FAR, ROLL = 3, 10  # arrived: the mean of 10 evaluations stays within 3 sd in time of the level of the second half
 MODES: dict[str, Any] = {  # sizes: users, and the step sizes of Table A.3.3; one size is what compiles in short time
-    "tiny": {"factors": 2, "batch": 50, "seeds": 1, "iterations": 60,
+    "tiny": {"factors": 2, "batch": 200, "seeds": 1, "iterations": 200,
              "sizes": {40: {"SGLD": 5e-3, "SGLD-CV": 1e-6, "SGD": 2e-2, "SAGA": 1e-2}}},
     "short": {"factors": 3, "batch": 200, "seeds": 2, "iterations": 400,
               "sizes": {40: {"SGLD": 5e-3, "SGLD-CV": 1e-6, "SGD": 2e-2, "SAGA": 1e-2}}},

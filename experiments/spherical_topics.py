@@ -180,7 +180,8 @@ def model_of(corpus: Corpus, name: str, seed: int, **run: Any) -> sc.SphericalAd
     sampler = sc.SGGMC(step, friction=RHO / step) if name == SOURCE else method
     return sc.SphericalAdmixture(
         corpus.topics, **corpus.settings, sampler=sampler, batch_size=corpus.batch if small else 1.0,
-        start="variational" if name in SEARCHED else "k-means", burn_in=0, n_chains=1, random_state=seed, **run,
+        start="variational" if name in SEARCHED else "k-means", burn_in=0, n_chains=1, random_state=seed,
+        measure_bias=False, **run,
     )  # fmt: skip
 
 

@@ -30,7 +30,7 @@ TINY = {
         {"BURN_IN": 20, "PIECE": 20, "WARMUP": 20},
     ),
     "dp_mixture": (
-        ["--data", "synthetic", "--rows", "300", "--budgets", "0.5", "--libraries", "scirocco", "scikit-learn"],
+        ["--data", "synthetic", "--rows", "1200", "--budgets", "0.5", "--libraries", "scirocco", "scikit-learn"],
         {"HELD_OUT": 50},
     ),
     "dp_mixture_scaling": (["--rows", "300"], {"TIMES": 1, "STREAM_BATCH": 100, "POOL": 300}),

@@ -11,6 +11,7 @@ pytest.importorskip("matplotlib", reason="the experiments need scirocco[experime
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 SHARED = {"common", "rating_chains"}  # what other files of the folder import
+SLOW = {"spherical_topics"}  # eleven methods to compile; tests/experiments/test_experiments_sam.py has its pieces
 NAMES = sorted(path.stem for path in EXPERIMENTS.glob("*.py") if path.stem not in SHARED)
 
 
@@ -20,7 +21,7 @@ def test_every_experiment_is_made_by_make():
 
 
 @pytest.mark.filterwarnings("default")  # so few draws are worth a warning
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in NAMES])
 def test_an_experiment_runs(play, name, ticking, monkeypatch):
     monkeypatch.delenv("SCIROCCO_DATA", raising=False)
     ticking(0.001)

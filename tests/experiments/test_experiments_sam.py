@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.special import logsumexp
-
 from experiments_support import holds
+from scipy.special import logsumexp
 
 pytest.importorskip("matplotlib", reason="the experiments need scirocco[experiments]")
 

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
 from experiments_support import holds
 
 pytest.importorskip("matplotlib", reason="the experiments need scirocco[experiments]")

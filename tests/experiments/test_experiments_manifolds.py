@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from experiments_support import holds
 
 import scirocco as sc
-from experiments_support import holds
 
 pytest.importorskip("matplotlib", reason="the experiments need scirocco[experiments]")
 

@@ -6,9 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import stats
-
 from experiments_support import holds
+from scipy import stats
 
 pytest.importorskip("matplotlib", reason="the experiments need scirocco[experiments]")
 pytest.importorskip("blackjax", reason="the experiments need scirocco[experiments]")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from experiments_support import holds
 
 pytest.importorskip("matplotlib", reason="the experiments need scirocco[experiments]")

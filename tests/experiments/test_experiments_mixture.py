@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from experiments_support import holds
 
 import scirocco as sc
-from experiments_support import holds
 from scirocco.simplex import Counts, Weights
 
 pytest.importorskip("matplotlib", reason="the experiments need scirocco[experiments]")
