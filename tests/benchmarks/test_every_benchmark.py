@@ -12,7 +12,6 @@ import os
 import re
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -97,17 +96,16 @@ def data(tmp_path, monkeypatch):
 
 @pytest.fixture
 def in_process(monkeypatch, module):
-    """Python code or the benchmark itself in place of a process of its own."""
+    """The benchmark itself in place of a process of its own; other code has one."""
+    process = subprocess.run
 
-    def run(command, **_):
+    def run(command, **options):
         command = command[command.index(sys.executable) + 1 :]
+        if command[0] == "-c":
+            return process([sys.executable, *command], **options)
         printed = io.StringIO()
-        with contextlib.redirect_stdout(printed), monkeypatch.context() as inside:
-            inside.setattr(sys, "argv", ["-c", *command[2:]])
-            if command[0] == "-c":
-                exec(textwrap.dedent(command[1]), {"__name__": "__main__"})
-            else:
-                module.main(command[1:])
+        with contextlib.redirect_stdout(printed):
+            module.main(command[1:])
         return subprocess.CompletedProcess(command, 0, printed.getvalue(), "")
 
     monkeypatch.setattr(subprocess, "run", run)

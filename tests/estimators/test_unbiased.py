@@ -179,8 +179,8 @@ def test_the_table_of_saga_is_not_copied_at_every_step():
     engine = GradientEngine(kernel, jnp.zeros(3), chains=1, recording=Recording(0, 10))
     engine.start()
     compiled = advance_chains.lower(
-        kernel.program, engine.recording.leaves(), engine._words[Purpose.CHAIN_STEP], engine.state, kernel.data_at(0),
-        jnp.int32(10), engine.stored, 10, True,
+        kernel.program, engine.recording.leaves(), engine._words[Purpose.CHAIN_STEP], (engine.state, engine._sums),
+        kernel.data_at(0), jnp.int32(10), jnp.int32(100), engine.stored, 10, True,
     ).compile()  # fmt: skip
     assert re.search(r"f32\[(?:1,)?5003,3\]", compiled.as_text())
     assert not re.findall(r"= f32\[(?:1,)?5003,3\]\S* copy\((\S+)\)", compiled.as_text())  # the state is given away
