@@ -33,7 +33,7 @@ def check_array(X: Any, *, input_name: str = "X", **options: Any) -> Any:
 
 def require_numbers(name: str, X: Any, *, any_kind: bool = False) -> None:
     """Reject masked entries and, but for ``any_kind``, text and dates; what else is wrong scikit-learn says."""
-    require_unmasked(name, X.data if hasattr(X, "tocsr") else X)
+    require_unmasked(name, getattr(X, "data", ()) if hasattr(X, "tocsr") else X)  # a matrix by keys has no array
     if any_kind or hasattr(X, "tocsr"):
         return
     if hasattr(X, "iloc") and hasattr(X, "columns"):
