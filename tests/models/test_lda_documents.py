@@ -96,7 +96,7 @@ def test_effects_find_the_difference_of_groups(fitted, monkeypatch):
 
     model, counts, group, eta, topics = fitted
     names = np.where(group == 1, "wind", "calm")
-    found = model.effects(counts, pd.DataFrame({"weather": names}), n=60)
+    found = model.effects(counts, pd.DataFrame({"weather": names}), n_draws=60)
     assert found.names == ["intercept", "weather_wind"]
     first = int(align(topics, model.components_)[0])
     direct = eta[group == 1, 0].mean() - eta[group == 0, 0].mean()
@@ -107,7 +107,7 @@ def test_effects_find_the_difference_of_groups(fitted, monkeypatch):
     sure = np.sqrt(np.var(eta[group == 1, 0]) / (group == 1).sum() + np.var(eta[group == 0, 0]) / (group == 0).sum())
     assert sure < row["sd"] < 2.5 * sure  # wider than with known shares
     monkeypatch.setattr(lda_documents, "AT_ONCE", 100)  # in parts: the same
-    again = model.effects(counts, pd.DataFrame({"weather": names}), n=60)
+    again = model.effects(counts, pd.DataFrame({"weather": names}), n_draws=60)
     np.testing.assert_allclose(again.draws, found.draws, rtol=1e-9)
     assert "weather_wind" in str(found)
 
@@ -126,7 +126,7 @@ def test_effects_find_the_difference_of_groups(fitted, monkeypatch):
 def test_covariates_that_do_not_fit(fitted, covariates, words):
     model, counts, *_ = fitted
     with pytest.raises(ValueError, match=words):
-        model.effects(counts, covariates, n=3)
+        model.effects(counts, covariates, n_draws=3)
 
 
 def test_documents_with_the_same_words_have_draws_of_their_own(fitted):
@@ -137,7 +137,7 @@ def test_documents_with_the_same_words_have_draws_of_their_own(fitted):
     assert len(np.unique(drawn[0, :, 0])) == 400
     np.testing.assert_array_equal(drawn[:, :3], model.transform_draws(same[:3], 5))
     # So the mean over documents is as sure as their number says.
-    found = model.effects(same, np.random.default_rng(0).normal(size=400), n=100).table()
+    found = model.effects(same, np.random.default_rng(0).normal(size=400), n_draws=100).table()
     shares = model.transform(same[:1])[0]
     for k in range(3):
         spread = float(drawn[:, :, k].std())

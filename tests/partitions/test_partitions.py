@@ -65,7 +65,7 @@ def test_a_partition_is_found_again_in_many_rows_on_any_threads():
     assert np.all(np.diff(found.sizes) <= 0)  # the largest first
     assert found.sizes.sum() == 500
     assert "500 rows in 8 clusters" in repr(found)
-    same = sc.partitions.point_partition(draws.reshape(3, 20, 500), n_jobs=2)  # chains, threads
+    same = sc.partitions.point_partition(draws.reshape(3, 20, 500), threads=2)  # chains, threads
     np.testing.assert_array_equal(found.labels, same.labels)
     order = rng.permutation(60)
     assert sc.partitions.point_partition(draws[order]).expected_loss == pytest.approx(found.expected_loss)

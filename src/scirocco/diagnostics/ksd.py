@@ -46,7 +46,7 @@ KERNELS: dict[str, Kernel] = {"imq": _imq, "rbf": _rbf}
 
 
 def ksd(
-    samples: ArrayLike,
+    draws: ArrayLike,
     scores: ArrayLike,
     *,
     kernel: Literal["imq", "rbf"] = "imq",
@@ -56,19 +56,19 @@ def ksd(
     weights: ArrayLike | None = None,
     block: int = 1024,
 ) -> float:
-    """The kernel Stein discrepancy of ``samples`` (n, d) with ``scores`` grad log p at them, in float64.
+    """The kernel Stein discrepancy of ``draws`` (n, d) with ``scores`` grad log p at them, in float64.
 
     ``statistic="V"`` averages over all pairs and returns the KSD itself, the root of a nonnegative number that is
-    still positive for perfect samples: it falls like n^(-1/2). ``statistic="U"`` leaves out the pairs i = j and returns
+    still positive for perfect draws: it falls like n^(-1/2). ``statistic="U"`` leaves out the pairs i = j and returns
     an unbiased estimate of KSD^2, which may be negative.
 
     Scores may be unbiased minibatch estimates (Gorham, Raj and Mackey, 2020). k0 is linear in each score, so noise with
-    mean zero that is independent between samples leaves the expectation of every pair i != j alone and adds its
+    mean zero that is independent between draws leaves the expectation of every pair i != j alone and adds its
     variance to the pairs i = j. V is then biased upwards, U is not: use U, with a fresh minibatch for each sample; the
     minibatch that moved the chain is not independent of where the chain went next.
 
-    ``scale`` is l, by default the median distance between (up to 1000 of) the samples; fix it to compare sets of
-    samples. ``weights`` are nonnegative and are normalised here. Time is O(n^2 d), memory O(block^2 + n d).
+    ``scale`` is l, by default the median distance between (up to 1000 of) the draws; fix it to compare sets of
+    them. ``weights`` are nonnegative and are normalised here. Time is O(n^2 d), memory O(block^2 + n d).
 
     >>> import numpy as np
     >>> x = np.random.default_rng(0).standard_normal((500, 2))
@@ -76,7 +76,7 @@ def ksd(
     >>> bool(5 * good < bad)
     True
     """
-    x, s, w = _validated(samples, scores, weights)
+    x, s, w = _validated(draws, scores, weights)
     n, d = x.shape
     if kernel not in KERNELS:
         raise ValueError(f"kernel must be one of {sorted(KERNELS)}; got {kernel!r}")
@@ -118,16 +118,16 @@ def _block(x: Array, sx: Array, wx: Array, y: Array, sy: Array, wy: Array, expon
     return jnp.dot(wx, stein @ wy)
 
 
-def _validated(samples: ArrayLike, scores: ArrayLike, weights: ArrayLike | None) -> tuple[Floats, Floats, Floats]:
-    x, s = (numbers(n, a).astype(np.float64, copy=False) for n, a in (("samples", samples), ("scores", scores)))
+def _validated(draws: ArrayLike, scores: ArrayLike, weights: ArrayLike | None) -> tuple[Floats, Floats, Floats]:
+    x, s = (numbers(n, a).astype(np.float64, copy=False) for n, a in (("draws", draws), ("scores", scores)))
     if x.shape != s.shape:
-        raise ValueError(f"scores must have the shape of samples, {x.shape}; got {s.shape}")
+        raise ValueError(f"scores must have the shape of draws, {x.shape}; got {s.shape}")
     if x.ndim not in {1, 2} or len(x) < 2 or not x.size:
-        raise ValueError(f"samples must have shape (n,) or (n, d) with n of at least 2; got {x.shape}")
+        raise ValueError(f"draws must have shape (n,) or (n, d) with n of at least 2; got {x.shape}")
     w = np.ones(len(x)) if weights is None else numbers("weights", weights).astype(np.float64)
     if w.shape != (len(x),):
         raise ValueError(f"weights must have shape ({len(x)},), one for each sample; got {w.shape}")
-    for name, values in (("samples", x), ("scores", s), ("weights", w)):
+    for name, values in (("draws", x), ("scores", s), ("weights", w)):
         if bad := int(np.sum(~np.isfinite(values))):
             raise ValueError(f"{name} must be finite; {bad} of {values.size} values are NaN or infinite")
     if np.any(w < 0) or np.sum(w > 0) < 2:
@@ -142,4 +142,4 @@ def _median_distance(x: Floats) -> float:
     some = x[np.linspace(0, len(x) - 1, min(len(x), 1000)).astype(int)]
     if (median := float(np.median(pdist(some)))) > 0:
         return median
-    raise ValueError("scale must be given here: the median distance between the samples is zero")
+    raise ValueError("scale must be given here: the median distance between the draws is zero")

@@ -28,7 +28,7 @@ class Minibatch:
     >>> from scirocco.diffusions import CIR, Minibatch, simulate
     >>> counts = np.random.default_rng(0).poisson(3.0, size=10_000)
     >>> posterior = Minibatch(lambda rows, scale: CIR.gamma(1 + scale * rows.sum(), 1 + len(counts)), counts, 1000)
-    >>> draws = simulate(posterior, start=3.0, step_size=0.01, num_samples=500, burn_in=500)
+    >>> draws = simulate(posterior, initial=3.0, step_size=0.01, num_samples=500, burn_in=500)
     >>> bool(abs(draws.mean() - counts.mean()) < 0.1)
     True
     """
@@ -54,8 +54,8 @@ class Minibatch:
 
 
 def simulate(
-    process: Diffusion | Minibatch, start: Any, step_size: float, num_samples: int, *, burn_in: int = 0, thin: int = 1,
-    seed: int = 0, threads: int | None = None,
+    process: Diffusion | Minibatch, initial: Any, step_size: float, num_samples: int, *, burn_in: int = 0,
+    thin: int = 1, seed: int = 0, threads: int | None = None,
 ) -> np.ndarray:  # fmt: skip
     """A path of a diffusion, one state every ``thin`` steps of length ``step_size``; the draws are the leading axis."""
     if isinstance(process, type) or not isinstance(process, Diffusion | Minibatch):
@@ -65,7 +65,7 @@ def simulate(
     require_count("burn_in", burn_in, least=0)
     require_count("burn_in + num_samples * thin", burn_in + num_samples * thin)
     seed = require_seed(seed)
-    state, draws = real_array("start", start), []
+    state, draws = real_array("initial", initial), []
     for step in range(burn_in + num_samples * thin):
         now = process.at(seed, step) if isinstance(process, Minibatch) else process
         state = now.transition(state, step_size, seed=seed, step=step, threads=threads)

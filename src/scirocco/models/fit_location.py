@@ -83,5 +83,5 @@ class FitLocation:
 
 def warn_if_interrupted(trace: Trace) -> None:
     """Say that a fit has less than it should."""
-    if trace.stopped is not None and trace.stopped.kind == "interrupted":
-        warnings.warn(f"fit was interrupted: it stops with what it has ({trace.stopped})", stacklevel=5)
+    if trace.stopped is not None and trace.stopped.kind in ("interrupted", "terminated"):
+        warnings.warn(f"fit was interrupted: it stops with what it has ({trace.stopped})", stacklevel=7)

@@ -26,13 +26,13 @@ class PartitionDraws:
     """Draws of labels from 0 on, (draw, row).
 
     ``seed`` and ``path`` say which rows are searched where there are very many; the result does not depend on
-    ``n_jobs``, the threads.
+    ``threads``.
     """
 
     labels: np.ndarray
     seed: int = 0
     path: tuple[int, ...] = ()
-    n_jobs: int = 1
+    threads: int = 1
 
     def point(self, *, loss: str = "vi", n_starts: int = 4) -> PointPartition:
         """The partition nearest to all draws; see ``partitions.point_partition``.
@@ -43,7 +43,7 @@ class PartitionDraws:
         draws = self.labels
         if len(draws) > SEARCHED_DRAWS:
             draws = draws[np.linspace(0, len(draws) - 1, SEARCHED_DRAWS).astype(int)]
-        options: dict[str, Any] = {"loss": loss, "n_starts": n_starts, "n_jobs": self.n_jobs, "seed": self.seed}
+        options: dict[str, Any] = {"loss": loss, "n_starts": n_starts, "threads": self.threads, "seed": self.seed}
         if draws.shape[1] <= SEARCHED_ROWS:
             return point_partition(draws, **options)
         rng = generator(self.seed, Purpose.MIXTURE_SAMPLE, *self.path)

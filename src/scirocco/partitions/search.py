@@ -55,7 +55,13 @@ class PointPartition:
 
 
 def point_partition(
-    labels: Any, *, loss: str = "vi", max_clusters: int | None = None, n_starts: int = 8, n_jobs: int = 1, seed: int = 0
+    labels: Any,
+    *,
+    loss: str = "vi",
+    max_clusters: int | None = None,
+    n_starts: int = 8,
+    threads: int = 1,
+    seed: int = 0,
 ) -> PointPartition:
     """The partition with the smallest expected loss over draws of labels, (draws, rows) or (chains, draws, rows).
 
@@ -68,7 +74,7 @@ def point_partition(
     draws = label_draws(labels)
     require_choice("loss", loss, LOSSES)
     require_count("n_starts", n_starts)
-    require_count("n_jobs", n_jobs)
+    require_count("threads", threads)
     most = 2 * (int(draws.max()) + 1) if max_clusters is None else max_clusters
     require_count("max_clusters", most)
     seed, rows = require_seed(seed), draws.shape[1]
@@ -89,7 +95,7 @@ def point_partition(
                 own[own >= most] = -1
             found[start] = _descend(columns, weights, own, most, cost, rng)
 
-    over_blocks(work, n_starts, n_jobs)
+    over_blocks(work, n_starts, threads)
     scores = np.array([distances(draws, own[back], loss).mean() for own in found])
     best = int(np.argmin(scores))
     return PointPartition(

@@ -282,35 +282,36 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CountModel):  # typ
         )
         return found.mean(axis=0)
 
-    def transform_draws(self, X: Any, n: int = 20) -> np.ndarray:
-        """``n`` posterior draws of the topic weights of documents, (draw, document, topic).
+    def transform_draws(self, X: Any, n_draws: int = 20) -> np.ndarray:
+        """``n_draws`` posterior draws of the topic weights of documents, (draw, document, topic).
 
         Each comes with a draw of the topics of its own, as far as there are so many; they repeat after that.
         """
         check_is_fitted(self)
         documents = self._documents(X, reset=False)
         return document_draws(
-            self._repeated(n), self.alpha_, documents, apart(documents), seed=self._fixed_seed(), threads=self._threads
+            self._repeated(n_draws), self.alpha_, documents, apart(documents), seed=self._fixed_seed(),
+            threads=self._threads,
         )  # fmt: skip
 
-    def effects(self, X: Any, covariates: Any, *, n: int = 50) -> Effects:
+    def effects(self, X: Any, covariates: Any, *, n_draws: int = 50) -> Effects:
         """How the topic shares of documents depend on ``covariates``, a table with a row for each of them.
 
-        A linear regression of the shares over ``n`` draws of topics and weights, whose uncertainty its intervals
+        A linear regression of the shares over ``n_draws`` draws of topics and weights, whose uncertainty its intervals
         contain. Text and categorical columns become one column for each value but the first. Any number of documents
         takes the same memory beside the counts.
         """
         check_is_fitted(self)
         documents = self._documents(X, reset=False)
         return effects(
-            self._repeated(n), self.alpha_, documents, covariates, seed=self._fixed_seed(), threads=self._threads
+            self._repeated(n_draws), self.alpha_, documents, covariates, seed=self._fixed_seed(), threads=self._threads
         )  # fmt: skip
 
-    def _repeated(self, n: int) -> np.ndarray:
-        """Exactly ``n`` draws of the topics that mean the same."""
-        require_count("n", n)
-        found = self._draws(n, one_order=True)
-        return found[np.arange(n) % len(found)]
+    def _repeated(self, n_draws: int) -> np.ndarray:
+        """Exactly ``n_draws`` draws of the topics that mean the same."""
+        require_count("n_draws", n_draws)
+        found = self._draws(n_draws, one_order=True)
+        return found[np.arange(n_draws) % len(found)]
 
     def perplexity(self, X: Any, *, method: str = "completion", held_out: float = 0.1, max_draws: int = 10) -> float:
         """Held-out perplexity of documents: lower is better; ``unigram_perplexity`` belongs beside it.
@@ -347,26 +348,26 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CountModel):  # typ
         del y
         return -float(np.log(self.perplexity(X)))
 
-    def coherence(self, X: Any, n: int = 10) -> np.ndarray:
+    def coherence(self, X: Any, n_words: int = 10) -> np.ndarray:
         """Normalised pointwise mutual information of each topic's first words in documents, from -1 to 1."""
         check_is_fitted(self)
-        require_count("n", n, least=2)
-        return evaluation.coherence(self.components_, self._documents(X, reset=False), n)
+        require_count("n_words", n_words, least=2)
+        return evaluation.coherence(self.components_, self._documents(X, reset=False), n_words)
 
-    def top_words(self, n: int = 10, vocabulary: Any = None, *, level: float = 0.9) -> list[list[WordInterval]]:
-        """For each topic its ``n`` most probable words: (word, mean, lower, upper end of the credible interval).
+    def top_words(self, n_words: int = 10, vocabulary: Any = None, *, level: float = 0.9) -> list[list[WordInterval]]:
+        """For each topic its ``n_words`` most probable words: (word, mean, lower, upper end of the credible interval).
 
         Intervals are those of a beta law with the mean and the variance of the draws, a little wider for being few.
         ``agreement_.intervals`` says for each topic whether they are about one chain's mode or about all chains.
         """
         check_is_fitted(self)
-        require_count("n", n)
+        require_count("n_words", n_words)
         if not 0 < level < 1:
             raise ValueError(f"level must lie strictly between 0 and 1; got {level!r}")
         names = self._names(vocabulary)
         draws, topics = self.posterior_[TOPICS].values, []
         for k, mean in enumerate(self.components_):
-            best = np.argsort(-mean, kind="stable")[:n]
+            best = np.argsort(-mean, kind="stable")[:n_words]
             own = draws[self.agreement_.matched[:, k], :, k][..., best].reshape(-1, len(best))
             low, high = evaluation.interval(mean[best], own.astype(np.float64), level)
             topics.append(
@@ -385,19 +386,19 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CountModel):  # typ
             raise ValueError(f"vocabulary must name all {self.components_.shape[1]} words; got {len(names)}")
         return names
 
-    def summary(self, n: int = 5, vocabulary: Any = None) -> Summary:
-        """Mean, sd, ESS and R-hat of the ``n`` first words of each topic, and which topics the chains agree on.
+    def summary(self, n_words: int = 5, vocabulary: Any = None) -> Summary:
+        """Mean, sd, ESS and R-hat of the ``n_words`` first words of each topic, and which topics the chains agree on.
 
         Each topic is that of the chains that have it (column ``chains``); R-hat needs several to mean much.
         """
         import pandas as pd
 
         check_is_fitted(self)
-        require_count("n", n)
+        require_count("n_words", n_words)
         names, values = self._names(vocabulary), self.posterior_[TOPICS].values
         tables = []
         for k, mean in enumerate(self.components_):
-            row, own = np.argsort(-mean, kind="stable")[:n], self.agreement_.matched[:, k]
+            row, own = np.argsort(-mean, kind="stable")[:n_words], self.agreement_.matched[:, k]
             labels = [f"topic {k}: {w if names is None else names[w]}" for w in row]
             found = table_of(values[own, :, k][..., row].astype(np.float64), labels)
             tables.append(found.table.assign(chains=int(own.sum())))
