@@ -109,11 +109,11 @@ X = np.arange(6.0).reshape(3, 2)
 @pytest.mark.parametrize(
     ("arguments", "options", "words"),
     [
-        ((X, X[:2]), {}, r"scores must have the shape of samples, \(3, 2\); got \(2, 2\)"),
-        ((X[:1], X[:1]), {}, r"samples must have shape .* at least 2; got \(1, 2\)"),
-        ((X[None], X[None]), {}, r"samples must have shape"),
+        ((X, X[:2]), {}, r"scores must have the shape of draws, \(3, 2\); got \(2, 2\)"),
+        ((X[:1], X[:1]), {}, r"draws must have shape .* at least 2; got \(1, 2\)"),
+        ((X[None], X[None]), {}, r"draws must have shape"),
         ((X, np.where(X == 3, np.nan, X)), {}, "scores must be finite; 1 of 6"),
-        ((np.where(X > 3, np.inf, X), X), {}, "samples must be finite; 2 of 6"),
+        ((np.where(X > 3, np.inf, X), X), {}, "draws must be finite; 2 of 6"),
         ((X, X), {"kernel": "matern"}, r"kernel must be one of \['imq', 'rbf'\]; got 'matern'"),
         ((X, X), {"statistic": "W"}, "statistic must be 'U' or 'V'; got 'W'"),
         ((X, X), {"exponent": 0.5}, "exponent must lie strictly between -1 and 0; got 0.5"),

@@ -372,7 +372,7 @@ class DirichletProcessMixture(CountModel):
         """Draws of the clusters of the training rows."""
         if self._drawn.stream:
             raise ValueError("a stream forgets its rows: there are no draws of their clusters; call fit, or give X")
-        return PartitionDraws(self._drawn.draws, self._fixed_seed(), n_jobs=self._threads)
+        return PartitionDraws(self._drawn.draws, self._fixed_seed(), threads=self._threads)
 
     @property
     def _snapshots(self) -> list[Snapshot]:
