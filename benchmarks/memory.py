@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-COLUMNS = 50
+COLUMNS, BATCH = 50, 500
 
 CODE = """
     import sys, threading, time
@@ -47,7 +47,7 @@ CODE = """
     steps = max(2000, int(1.5 * data.size / 500))
     start = time.perf_counter()
     trace = sc.sample(target, sc.SGLD(1e-7), jnp.zeros(50), num_samples=100, thin=max(1, steps // 100), burn_in=0,
-                      batch_size=500, estimator=sc.ControlVariate(options={"steps": 200}), chains=1)
+                      batch_size=int(sys.argv[3]), estimator=sc.ControlVariate(options={"steps": 200}), chains=1)
     done.set()
     print(peak, time.perf_counter() - start, np.abs(trace.mean["theta"]).max())
 """
@@ -82,7 +82,10 @@ def write(folder: Path, rows: int, kind: str) -> Path:
 def run(path: Path, block: int) -> tuple[float, float]:
     """Peak anonymous memory in bytes and the seconds of a run."""
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(CODE), str(path), str(block)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", textwrap.dedent(CODE), str(path), str(block), str(BATCH)],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     peak, seconds, _ = map(float, done.stdout.split()[-3:])
     return peak, seconds

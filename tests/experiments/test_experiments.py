@@ -109,9 +109,7 @@ def test_control_variates_for_topics_do_no_more_than_smaller_steps(play):
     module, found, claims = play("lda_control_variate")
     for panel, ends in (("by iterations", found.after_iterations), ("by documents", found.after_documents)):
         assert holds(claims, f"{panel}: SCIR is below SGRLD")
-        assert ends("SCIR-CV").mean() == pytest.approx(
-            ends("SCIR").mean(), rel=0.05
-        )  # two seeds cannot tell them apart
+        assert ends("SCIR-CV").mean() == pytest.approx(ends("SCIR").mean(), rel=0.05)  # two seeds cannot tell
         assert ends("SCIR, tuned").mean() < ends("SCIR-CV").mean() < 1.1 * ends("SCIR, tuned").mean()
         assert ends("SGRLD, tuned").mean() < 0.8 * ends("SGRLD").mean()
     read = found.last * (50 + 400 // module.EVERY)  # with the documents of the centre
