@@ -14,6 +14,7 @@ from experiments_support import holds
 pytest.importorskip("matplotlib", reason="the experiments need scirocco[experiments]")
 
 
+@pytest.mark.slow
 def test_the_thermostat_finds_the_noise_of_the_double_well_and_fixed_friction_does_not(play):
     module, found, claims = play("double_well")
     assert holds(claims, "SGNHT holds the kinetic energy")
@@ -25,6 +26,7 @@ def test_the_thermostat_finds_the_noise_of_the_double_well_and_fixed_friction_do
     assert min(module.variation(found["xi = 10"]) + module.variation(found["xi = 0.1"])) > 0.4
 
 
+@pytest.mark.slow
 def test_the_mean_of_a_normal_needs_a_thermostat_at_large_steps(play):
     module, found, claims = play("normal_mean")
     assert [claim for claim in claims if not claim.holds] == []  # at h = 0.01 every criterion can be met
@@ -45,6 +47,7 @@ def test_the_thermostat_is_more_accurate_on_mean_and_precision(play):
     assert found["SGNHT", 0.01, 1.0].tau == pytest.approx(11.6, rel=0.35)
 
 
+@pytest.mark.slow
 def test_small_probabilities_are_sampled_by_scir_and_not_by_sgrld(play):
     module, found, claims = play("sparse_boxplot")
     assert [claim for claim in claims if not claim.holds] == []
@@ -54,6 +57,7 @@ def test_small_probabilities_are_sampled_by_scir_and_not_by_sgrld(play):
     assert module.below(found["SGRLD"]) < 0.03
 
 
+@pytest.mark.slow
 def test_scir_is_nearer_a_sparse_posterior_than_sgrld_and_alike_near_a_dense_one(play):
     module, found, claims = play("ks_distance")
     assert [claim for claim in claims if not claim.holds] == []
@@ -65,6 +69,7 @@ def test_scir_is_nearer_a_sparse_posterior_than_sgrld_and_alike_near_a_dense_one
         assert found[target, "exact", module.SIZE].median < module.once(found[target, "exact", module.SIZE]) - 0.002
 
 
+@pytest.mark.slow
 def test_control_variates_take_the_noise_of_minibatches_off_what_is_seen_often(play):
     module, found, claims = play("control_variate_boxplots")
     assert holds(claims, "control variates bring omega_1")
@@ -76,6 +81,7 @@ def test_control_variates_take_the_noise_of_minibatches_off_what_is_seen_often(p
     assert found["exact"].omega.std(axis=(0, 1)) == pytest.approx(module.LAW.std(), rel=0.06)
 
 
+@pytest.mark.slow
 def test_the_printed_variance_of_control_variates_leaves_out_most_of_it_before_stationarity(play):
     module, found, claims = play("variance_curves")
     failed = [claim.claim for claim in claims if not claim.holds]
@@ -89,6 +95,7 @@ def test_the_printed_variance_of_control_variates_leaves_out_most_of_it_before_s
     assert module.settled(np.array([True] * 20 + [False] + [True] * 39)) == 22
 
 
+@pytest.mark.slow
 def test_topics_from_a_stream_go_on_to_improve_by_scir_and_settle_by_sgrld(play, monkeypatch):
     module, found, claims = play("lda_stream")
     assert holds(claims, "SCIR falls below where SGRLD settles")

@@ -67,6 +67,7 @@ def test_gradients_of_control_variates_correct_a_log_predictive_density_and_plai
     assert np.all(np.abs(found.mean(axis=0) - exact) < 4.5 * found.std(axis=0) / np.sqrt(len(found)))
 
 
+@pytest.mark.slow
 def test_the_law_foretells_what_sgld_costs_with_and_without_control_variates(play):
     module, found, claims = play("constant_cost")
     (size,) = found.sizes

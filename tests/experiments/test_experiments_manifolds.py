@@ -13,6 +13,7 @@ import scirocco as sc
 pytest.importorskip("matplotlib", reason="the experiments need scirocco[experiments]")
 
 
+@pytest.mark.slow
 def test_known_gradient_noise_leaves_no_trace_on_the_circle_and_noise_taken_as_zero_does(play):
     module, found, claims = play("geodesic_circle")
     assert len(claims) == 8

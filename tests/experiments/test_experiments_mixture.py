@@ -54,6 +54,7 @@ def test_the_errors_of_the_published_code_are_those_two(load):
     np.testing.assert_allclose(chain.parts[1].count(batch)[1], table)
 
 
+@pytest.mark.slow
 def test_starts_of_clusters_that_are_apart_all_find_them(play):
     module, found, claims = play("dp_mixture_starts")
     assert holds(claims, "R-hat of the number of clusters is below 1.05")

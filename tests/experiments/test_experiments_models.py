@@ -149,6 +149,7 @@ def test_the_ratings_of_the_thermostat_are_predicted_as_the_model_does(load):
     assert task.target.size == 3900
 
 
+@pytest.mark.slow
 def test_intervals_of_topics_and_documents_cover_the_truth(play):
     _, found, claims = play("lda_coverage")
     assert found.topics == 15
