@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 COLUMNS, BATCH = 50, 500
+KINDS = ("npy", "parquet")
 
 CODE = """
     import sys, threading, time
@@ -95,11 +96,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Measure both kinds of files."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megabytes", type=int, default=640)
-    size = parser.parse_args(argv).megabytes * 2**20
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
+    options = parser.parse_args(argv)
+    size = options.megabytes * 2**20
     rows, block, allowed = size // (4 * COLUMNS), size // 160, size // 10
     print(f"file {size / 2**20:.0f} MB, blocks {block / 2**20:.0f} MB, allowed {allowed / 2**20:.0f} MB")
     with tempfile.TemporaryDirectory() as name:
-        for kind in ("npy", "parquet"):
+        for kind in options.kinds:
             small, _ = run(write(Path(name), block // (40 * COLUMNS), kind), block)
             large, seconds = run(write(Path(name), rows, kind), block)
             growth = large - small

@@ -84,17 +84,18 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Time each task in fresh processes, in turns."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--beside", type=Path, help="another checkout to measure in turns")
     parser.add_argument("--core", type=int, help="run on this core only")
     options = parser.parse_args(argv)
     checkouts = {"this": HERE} | ({"other": options.beside.resolve()} if options.beside else {})
     found: dict[tuple[str, str, str], list[list[float]]] = {}
     for _ in range(options.rounds):
-        for task, code in TASKS.items():
+        for task in options.tasks:
             for name, checkout in checkouts.items():
                 with tempfile.TemporaryDirectory() as folder:
                     for state in ("cold", "warm"):
-                        values = process(code, checkout, Path(folder), options.core)
+                        values = process(TASKS[task], checkout, Path(folder), options.core)
                         found.setdefault((task, state, name), []).append(values)
     print(f"median of {options.rounds} [least, most]; 'again' is a second call in the same process")
     for (task, state, name), runs in found.items():

@@ -1,6 +1,7 @@
 """Every benchmark at a size that measures nothing: it still runs, and its table has finite numbers in it.
 
-What a benchmark starts as a process of its own runs in this one, where programs are compiled already.
+What a benchmark starts as a process of its own runs in this one if it is the benchmark again, because programs are
+compiled here already.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ TINY = {
          "LENGTHS": (1, 2), "TURNS": 1},
     ),
     "lda_speed": (["--topics", "3", "--sweeps", "2", "--turns", "1", "--without", "tomotopy", "topica"], {}),
-    "memory": (["--megabytes", "1"], {"BATCH": 2}),
+    "memory": (["--megabytes", "1", "--kinds", "npy"], {"BATCH": 2}),
     "simplex_engine": (
         [],
         {"ENTRIES": 2000, "TURNS": 1, "STEP_SIZES": (0.1,), "CATEGORIES": (2000,), "TOUCHED": 100},
     ),
-    "startup": (["--rounds", "1"], {}),
+    "startup": (["--rounds", "1", "--tasks", "topics"], {}),
     "uncertainty": (
         ["--only", "normal", "--samplers", "SGLD"],
         {"CHAINS": 2, "DRAWS": 50, "BURN_IN": 20, "THIN": 1, "WARMUP": 20, "NUTS_DRAWS": 40, "ENOUGH": 10.0},

@@ -16,7 +16,7 @@ TARGET = sc.Target(
     X,
 )
 START = {"m": jnp.zeros(2), "c": jnp.zeros(())}
-SETTINGS = {"num_samples": 500, "burn_in": 500, "thin": 10, "chains": 2}
+SETTINGS = {"num_samples": 500, "burn_in": 500, "thin": 10, "chains": 2, "report": False}
 
 
 @pytest.fixture(scope="module")

@@ -87,7 +87,7 @@ def test_transform_with_uncertainty(fitted):
     # About 90 % of true shares lie within 1.645 sds: 600 documents, whose standard error is 1.2 %.
     inside = np.abs(mean[:, order] - eta) < 1.645 * sd[:, order]
     assert abs(inside.mean() - 0.9) < 0.04
-    with pytest.raises(ValueError, match="n must be a whole number"):
+    with pytest.raises(ValueError, match="n_draws must be a whole number"):
         model.transform_draws(counts, 0)
 
 

@@ -352,7 +352,7 @@ def test_a_budget_of_time_ends_the_run(ticking):
     rows, _ = overlapping()
     ticking(0.1)
     model = VonMisesFisherMixture(
-        2, measure_bias=False, n_draws=10**6, burn_in=10, max_seconds=0.5, random_state=0
+        2, measure_bias=False, n_draws=10**6, burn_in=10, max_seconds=5.0, random_state=0
     ).fit(rows)
     assert 2 <= model.posterior_.sizes["draw"] < 10**6
     assert model.estimator is None

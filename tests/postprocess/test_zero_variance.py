@@ -90,7 +90,7 @@ def test_streaming_agrees():
 def test_a_run_that_keeps_its_gradients(tmp_path, path):
     x = np.random.default_rng(0).normal(2.0, 1.0, 400).astype(np.float32)
     target = sc.Target(lambda p: -(p["m"] ** 2) / 200, lambda p, x: -((x - p["m"]) ** 2) / 2, jnp.asarray(x))
-    settings = {"batch_size": 40, "estimator": sc.ControlVariate(), "chains": 2, "thin": 3}
+    settings = {"batch_size": 40, "estimator": sc.ControlVariate(), "chains": 2, "thin": 3, "report": False}
     folder = None if path is None else tmp_path / path
     trace = sc.sample(
         target, sc.SGLD(1e-4), {"m": jnp.zeros(())}, num_samples=200, gradients=True, path=folder, **settings

@@ -49,7 +49,7 @@ def gradient(path, begin):
     if begin:
         return sc.sample(
             target, sc.SGHMC(0.01, friction=5.0), start, num_samples=1000, burn_in=100, thin=8, batch_size=20, seed=5,
-            chains=3, group_size=2, path=path, checkpoint_seconds=OFTEN,
+            chains=3, group_size=2, path=path, checkpoint_seconds=OFTEN, report=False,
         ).posterior["theta"].values  # fmt: skip
     return sc.resume(path, target, checkpoint_seconds=OFTEN).posterior["theta"].values
 
@@ -64,7 +64,7 @@ def stream(path, begin):
     if begin:
         return sc.sample(
             target, sc.SGNHT(0.01, diffusion=5.0), start, num_samples=1000, burn_in=10, thin=5, batch_size=20, seed=5,
-            estimator=sc.SVRG(300), chains=2, path=path, checkpoint_seconds=OFTEN,
+            estimator=sc.SVRG(300), chains=2, path=path, checkpoint_seconds=OFTEN, report=False,
         ).posterior["theta"].values  # fmt: skip
     return sc.resume(path, target, checkpoint_seconds=OFTEN).posterior["theta"].values
 

@@ -24,7 +24,7 @@ TARGET = sc.Target(lambda m: -0.5 * jnp.sum(m**2), lambda m, x: -0.5 * jnp.sum((
 
 
 def begin(path, **options):
-    settings = {"num_samples": 300, "burn_in": 50, "batch_size": 20, "chains": 2} | options
+    settings = {"num_samples": 300, "burn_in": 50, "batch_size": 20, "chains": 2, "report": False} | options
     return sc.sample(TARGET, sc.SGLD(1e-3), jnp.zeros(2), path=path, **settings)
 
 

@@ -26,7 +26,7 @@ def log_likelihood(m, x):
 
 
 TARGET = sc.Target(log_prior, log_likelihood, X)
-FAST = {"num_samples": 200, "burn_in": 50, "batch_size": 20}
+FAST = {"num_samples": 200, "burn_in": 50, "batch_size": 20, "report": False}
 SAMPLER = sc.SGHMC(0.01, friction=5.0)
 
 

@@ -32,7 +32,7 @@ def stretched(rho=0.0, rows=200):
 
 
 START = {"a": jnp.zeros(2), "b": jnp.array(0.0)}
-RUN = {"num_samples": 1500, "burn_in": 400, "chains": 8, "progress": False}
+RUN = {"num_samples": 1500, "burn_in": 400, "chains": 8, "report": False}
 
 
 def draws_of(trace):
@@ -80,20 +80,20 @@ def test_a_narrow_direction_among_wide_ones_is_learnt(dense):
     sds = jnp.array([1e-3] + [10.0] * 9)
     target = sc.Target(lambda p: 0.0, lambda p, x: -jnp.sum((p / sds) ** 2) / 20 + 0 * x, np.zeros(10, np.float32))
     sampler = sc.NUTS(1e-3, adaptation=300, dense=dense)
-    trace = sc.sample(target, sampler, jnp.zeros(10), num_samples=200, burn_in=300, chains=2, progress=False)
+    trace = sc.sample(target, sampler, jnp.zeros(10), num_samples=200, burn_in=300, chains=2, report=False)
     assert trace.sample_stats["n_steps"].mean() < 30
 
 
 def test_scales_that_are_not_learnt_cost_steps():
     target, _ = stretched()
-    trace = sc.sample(target, sc.NUTS(0.01, adaptation=0), START, num_samples=50, burn_in=50, chains=2, progress=False)
+    trace = sc.sample(target, sc.NUTS(0.01, adaptation=0), START, num_samples=50, burn_in=50, chains=2, report=False)
     assert trace.sample_stats["n_steps"].mean() > 100
     assert np.all(trace.sample_stats["step_size"] == np.float32(0.01))
 
 
 def test_runs_that_stop_while_they_adapt_go_on(tmp_path, ticking):
     target, _ = stretched()
-    sampler, settings = sc.NUTS(0.1, adaptation=60), {"num_samples": 40, "burn_in": 60, "chains": 2, "progress": False}
+    sampler, settings = sc.NUTS(0.1, adaptation=60), {"num_samples": 40, "burn_in": 60, "chains": 2, "report": False}
     whole = sc.sample(target, sampler, START, **settings)
     ticking(0.1)
     part = sc.sample(target, sampler, START, path=tmp_path / "run", max_seconds=1e-6, **settings)

@@ -254,7 +254,7 @@ def test_auto_with_blocks_keeps_what_the_blocks_hold():
 
 
 def test_a_tuned_run_resumes_bit_for_bit(tmp_path):
-    settings = {"batch_size": 200, "burn_in": 20, "chains": 2, "seed": 4}
+    settings = {"batch_size": 200, "burn_in": 20, "chains": 2, "seed": 4, "report": False}
     whole = sc.sample(REGRESSION, sc.SGLD("auto"), jnp.zeros(3), num_samples=60, **settings)
     sc.sample(REGRESSION, sc.SGLD("auto"), jnp.zeros(3), num_samples=20, path=tmp_path / "run", **settings)
     longer = sc.resume(tmp_path / "run", REGRESSION, num_samples=60)
@@ -357,7 +357,7 @@ def test_few_rows_and_small_minibatches_do_not_throw_the_chain_out(rows):
     target = sc.Target(
         lambda w: -jnp.sum(w**2) / 200, lambda w, r: r[1] * (r[0] @ w) - jax.nn.softplus(r[0] @ w), (x, y)
     )
-    settings = {"num_samples": 3000, "burn_in": 500, "thin": 2, "seed": 1}
+    settings = {"num_samples": 3000, "burn_in": 500, "thin": 2, "seed": 1, "report": False}
     small, full = (
         sc.sample(target, sc.UnderdampedLangevin("auto"), jnp.zeros(8), batch_size=n, **settings) for n in (9, 1.0)
     )

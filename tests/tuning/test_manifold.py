@@ -94,7 +94,7 @@ def test_normal_coordinates():
     ],
 )
 def test_auto_on_a_sphere_and_a_line(sampler):
-    trace = sc.sample(TARGET, sampler, START, num_samples=2500, burn_in=300, chains=4, seed=2, progress=False)
+    trace = sc.sample(TARGET, sampler, START, num_samples=2500, burn_in=300, chains=4, seed=2, report=False)
     tangent, radial = laplace()
     m = trace.posterior["m"].values.astype(np.float64)
     # Two directions that are tangent at the mean.
@@ -121,7 +121,7 @@ def test_a_trajectory_of_a_whole_period_goes_somewhere_all_the_same():
     found = {
         jitter: sc.sample(
             target, sc.GMC(2 * np.pi / 50, leapfrog_steps=50, jitter=jitter), jnp.float32(0.5), num_samples=1000,
-            burn_in=100, chains=4, progress=False,
+            burn_in=100, chains=4, report=False,
         ).posterior["theta"].values
         for jitter in (0.0, 0.5)
     }  # fmt: skip
@@ -134,7 +134,7 @@ def test_a_trajectory_of_a_whole_period_goes_somewhere_all_the_same():
 def test_auto_chooses_trajectories_of_gmc(d):
     """As long as the posterior is wide, of steps that are mostly accepted."""
     target = sc.Target(lambda x: 0.0, lambda x, row: -jnp.sum((x - row) ** 2) / 2, np.zeros((100, d), np.float32))
-    settings = {"num_samples": 500, "burn_in": 50, "chains": 4, "progress": False}
+    settings = {"num_samples": 500, "burn_in": 50, "chains": 4, "report": False}
     trace = sc.sample(target, sc.GMC("auto"), jnp.ones(d), **settings)
     assert 0.7 < trace.sample_stats["acceptance"].values.mean() < (1.0 if d == 2 else 0.95)
     assert correlation(trace.posterior["theta"].values[..., 0]) < 0.3
@@ -171,7 +171,7 @@ def test_auto_on_a_stiefel_manifold_and_a_simplex():
 
 @pytest.mark.slow
 def test_auto_resumes(tmp_path):
-    settings = {"burn_in": 50, "chains": 2, "seed": 4, "progress": False}
+    settings = {"burn_in": 50, "chains": 2, "seed": 4, "report": False}
     whole = sc.sample(TARGET, sc.SGGMC("auto"), START, num_samples=200, **settings)
     sc.sample(TARGET, sc.SGGMC("auto"), START, num_samples=80, path=tmp_path / "run", **settings)
     longer = sc.resume(tmp_path / "run", TARGET, num_samples=200, progress=False)
@@ -208,7 +208,7 @@ def test_the_report_sees_a_step_that_is_too_long_and_noise():
 )
 def test_what_cannot_be_tuned(sampler, words):
     with pytest.raises(ValueError, match=words):
-        sc.sample(TARGET, sampler, START, progress=False)
+        sc.sample(TARGET, sampler, START, report=False)
 
 
 @pytest.mark.parametrize(
@@ -220,17 +220,17 @@ def test_what_cannot_be_tuned(sampler, words):
 )
 def test_gmc_needs_all_data(options, words):
     with pytest.raises(ValueError, match=words):
-        sc.sample(TARGET, sc.GMC(0.01), START, progress=False, **options)
+        sc.sample(TARGET, sc.GMC(0.01), START, report=False, **options)
 
 
 def test_starts_off_the_manifold():
     with pytest.raises(
         ValueError, match=r"initial: m is off its manifold Sphere\(\) by 2\.16.*target\.geometry\.nearest"
     ):
-        sc.sample(TARGET, sc.SGGMC(0.001), START | {"m": jnp.ones(D)}, progress=False)
+        sc.sample(TARGET, sc.SGGMC(0.001), START | {"m": jnp.ones(D)}, report=False)
     near = TARGET.geometry.nearest(START | {"m": jnp.ones(D)})
     TARGET.check(near)
     with pytest.raises(ValueError, match=r"size 3, but a point has 10 entries"):
-        sc.sample(TARGET, sc.SGGMC(0.01, friction={"m": sc.Matrix(np.eye(3)), "k": 1.0}), START, progress=False)
+        sc.sample(TARGET, sc.SGGMC(0.01, friction={"m": sc.Matrix(np.eye(3)), "k": 1.0}), START, report=False)
     with pytest.raises(ValueError, match="noise_estimate must not exceed friction"):
-        sc.sample(TARGET, sc.SGGMC(0.01, noise_estimate=sc.GradientNoise(1e6)), START, progress=False)
+        sc.sample(TARGET, sc.SGGMC(0.01, noise_estimate=sc.GradientNoise(1e6)), START, report=False)

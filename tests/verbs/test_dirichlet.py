@@ -406,7 +406,7 @@ def test_initial_weights_and_categories():
         ({"data": np.array([0, 7])}, "below the number of categories, 5; got 7"),
         ({"data": np.array([0.5, 1.0])}, "data must be whole numbers"),
         ({"data": np.array([0.0, np.nan])}, "data must be whole numbers"),
-        ({"data": np.array(["a", "b"])}, "data must be whole numbers"),
+        ({"data": np.array(["a", "b"])}, "data must be a number or an array of numbers, not text"),
         ({"data": np.array([], int)}, "not empty"),
         ({"data": np.zeros((2, 2), int)}, "vector of category codes"),
         ({"prior": 0.0}, "prior must be finite and greater than 0"),
