@@ -353,6 +353,8 @@ def test_a_full_disk_keeps_the_draws_and_leaves_no_litter(tmp_path, monkeypatch)
         write(path, data)
 
     monkeypatch.setattr(checkpoint, "_write", full)
+    monkeypatch.setattr(group, "next_length", lambda *_: 50)  # and a checkpoint after each chunk
+    monkeypatch.setattr(group, "SAVE_SHARE", np.inf)
     with pytest.raises(OSError, match="No space left") as caught:
         begin(tmp_path / "run", checkpoint_seconds=0.0)
     trace = caught.value.trace

@@ -94,7 +94,7 @@ def test_normal_coordinates():
     ],
 )
 def test_auto_on_a_sphere_and_a_line(sampler):
-    trace = sc.sample(TARGET, sampler, START, num_samples=2500, burn_in=300, chains=4, seed=2, report=False)
+    trace = sc.sample(TARGET, sampler, START, num_samples=2500, burn_in=300, chains=4, seed=2)
     tangent, radial = laplace()
     m = trace.posterior["m"].values.astype(np.float64)
     # Two directions that are tangent at the mean.
