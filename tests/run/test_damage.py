@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import scirocco as sc
-from scirocco.run import checkpoint, store, stored
+from scirocco.run import checkpoint, group, store, stored
 from scirocco.run.ragged import Ragged
 from scirocco.run.store import Variable, ZarrStore, make_arrays, read_draws, verify
 
