@@ -385,6 +385,16 @@ def test_sigterm_is_obeyed_at_the_next_border_and_then_takes_its_course(tmp_path
     assert sc.Trace.load(tmp_path / "run").stopped == trace.stopped
 
 
+def test_ctrl_c_after_sigterm_stops_at_once_and_the_signal_still_takes_its_course(ended):
+    with Interrupt() as interrupt:
+        signal.raise_signal(signal.SIGTERM)
+        assert interrupt.request == signal.SIGTERM
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        assert not ended
+    assert ended == [signal.SIGTERM]
+
+
 def test_an_ignored_ctrl_c_stays_ignored():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with Interrupt() as interrupt:

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-MOST = 2**63 - 1  # of what is counted: the largest number that compiled code holds
+MOST_COUNTED = 2**63 - 1  # of what is counted: the largest number that compiled code holds
 
 
-def require_count(name: str, value: object, least: int = 1, most: int = MOST) -> None:
+def require_count(name: str, value: object, least: int = 1, most: int = MOST_COUNTED) -> None:
     """Reject what is not a whole number from ``least`` to ``most``."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}")
     if value > most:
-        limit = "2^63 - 1" if most == MOST else f"{most:,}"
+        limit = "2^63 - 1" if most == MOST_COUNTED else f"{most:,}"
         raise ValueError(f"{name} must be a whole number of at most {limit}; got {value!r}")
 
 

@@ -51,7 +51,7 @@ class Interrupt:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         del frame
-        if self.request == number == signal.SIGINT:
+        if self.asked and number == signal.SIGINT:
             raise KeyboardInterrupt
         for context in _entered:
             context.request = number

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import exprel
 
-from scirocco.core.checks import MOST, numbers, real_number, require_choice
+from scirocco.core.checks import MOST_COUNTED, numbers, real_number, require_choice
 from scirocco.theory.estimates import EstimateLaw, Floats
 
 Form: TypeAlias = Literal["scir", "main", "alternative"]
@@ -69,7 +69,7 @@ def whole_steps(steps: int | ArrayLike) -> NDArray[np.int64]:
     counts = numbers("steps", steps)
     if counts.dtype.kind not in "iu" or np.any(counts < 0):
         raise ValueError(f"steps must be whole numbers of at least 0; got {steps!r}")
-    if np.any(counts > MOST):
+    if np.any(counts > MOST_COUNTED):
         raise ValueError(f"steps must be at most 2^63 - 1; got {steps!r}")
     return counts.astype(np.int64)
 

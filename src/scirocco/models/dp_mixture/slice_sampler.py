@@ -46,7 +46,7 @@ from scirocco.simplex.base import Counts, State
 
 FIRST_COMPONENTS = 32
 SWITCHES = 10  # label-switching moves of either kind, in a step
-LEAST = 1e-300  # a stick that has underflowed
+LEAST_STICK = 1e-300  # a stick that has underflowed
 NUMBERS = ("calls", "steps", "searched")  # that change
 
 
@@ -261,7 +261,7 @@ class SliceSampler(MixtureChain):
 
     def _sticks(self) -> tuple[np.ndarray, np.ndarray]:
         """v, and log(1 - v)."""
-        g = np.maximum(self.parts[0].weights.theta, LEAST)
+        g = np.maximum(self.parts[0].weights.theta, LEAST_STICK)
         total = g.sum(axis=0)
         return g[0] / total, np.log(g[1]) - np.log(total)
 
@@ -295,7 +295,7 @@ class SliceSampler(MixtureChain):
             self._grow()
             weights = self.weights()
         theta = self.parts[1].weights.theta
-        components = theta / np.maximum(theta.sum(axis=0), LEAST)
+        components = theta / np.maximum(theta.sum(axis=0), LEAST_STICK)
         old, call = clusters.labels[chosen], self.next_call()
         rates = np.zeros(weights.size)
         over_blocks(

@@ -6,14 +6,14 @@ import numpy as np
 
 from scirocco.models.lda.kernels import sweeps_stream
 
-MOST, LEAST = 300, 30  # documents, but at most a twentieth
+MOST_DOCUMENTS, LEAST_DOCUMENTS = 300, 30  # documents, but at most a twentieth
 TOKENS = 30_000  # that are enough
 ROUNDS = 5  # of the fixed point of a document's weights
 
 
 def held_out_size(size: int, tokens: int) -> int:
     """How many of so many documents with so many tokens."""
-    return min(size // 20, int(np.clip(TOKENS * size / max(1, tokens), LEAST, MOST)))
+    return min(size // 20, int(np.clip(TOKENS * size / max(1, tokens), LEAST_DOCUMENTS, MOST_DOCUMENTS)))
 
 
 class HeldOut:

@@ -16,7 +16,7 @@ from scipy.special import digamma
 
 from scirocco.core.compiled import jit
 
-LEAST = 1e-4  # of alpha and beta: a topic that nobody uses must stay possible
+LEAST_PRIOR = 1e-4  # of alpha and beta: a topic that nobody uses must stay possible
 
 
 @jit
@@ -43,7 +43,7 @@ def learnt_alpha(alpha: np.ndarray, starts: np.ndarray, z: np.ndarray) -> np.nda
     used = np.flatnonzero(by_topic.any(axis=0))
     above = (by_topic[:, used] * (digamma(used + alpha[:, None]) - digamma(alpha)[:, None])).sum(axis=1)
     below = by_length @ (digamma(sizes + total) - digamma(total))
-    return np.maximum(alpha * above / max(below, 1e-300), LEAST)
+    return np.maximum(alpha * above / max(below, 1e-300), LEAST_PRIOR)
 
 
 def learnt_beta(beta: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -52,4 +52,4 @@ def learnt_beta(beta: np.ndarray, counts: np.ndarray) -> np.ndarray:
     numbers, times = np.unique(counts, return_counts=True)
     above = times @ (digamma(numbers + level) - digamma(level))
     below = words * np.sum(digamma(counts.sum(axis=0) + words * level) - digamma(words * level))
-    return np.full(words, max(level * above / max(below, 1e-300), LEAST))
+    return np.full(words, max(level * above / max(below, 1e-300), LEAST_PRIOR))

@@ -35,7 +35,7 @@ FIRST = 0.01  # of the documents, but FEWEST at the least
 FEWEST = 50
 CHECKS = 2  # sweeps from look to look at the documents put aside
 SMALL = 0.05  # of the gain by the last doubling: a gain from look to look that is not worth more sweeps
-MOST, LEAST = 30, 4  # sweeps of a stage
+MOST_SWEEPS, LEAST_SWEEPS = 30, 4  # sweeps of a stage
 SLOWEST = 0.8  # ratio of two gains by doubling that is believed
 STARTS = 6  # of the first stage, as far as a quarter of the work allows
 BLOCKS, QUARTERS = 8, 4
@@ -146,14 +146,14 @@ class Doubling:
 
     def _enough(self) -> bool:
         """Whether the stage is over."""
-        most = np.clip(self.passes / np.log2(1 / FIRST) * self.size / self.goal, LEAST, MOST)
+        most = np.clip(self.passes / np.log2(1 / FIRST) * self.size / self.goal, LEAST_SWEEPS, MOST_SWEEPS)
         if self.sweeps >= most or self.aside is None or self.sweeps % CHECKS:
             return bool(self.sweeps >= most)
         self.scores.append(self.score(self.aside))
         if len(self.scores) == 1:
             self.gain = self.scores[0] - self.levels[-1] if self.levels else 0.0
             return False
-        return self.sweeps >= LEAST and self.scores[-1] - self.scores[-2] < SMALL * self.gain
+        return self.sweeps >= LEAST_SWEEPS and self.scores[-1] - self.scores[-2] < SMALL * self.gain
 
     def _grow(self) -> None:
         """The next stage; the first is begun again, or goes on from its best start."""
