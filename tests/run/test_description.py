@@ -313,6 +313,148 @@ def test_moments_are_the_same_to_the_bit_whatever_the_chunks(kind, tmp_path, mon
     np.testing.assert_allclose(whole.mean[name], whole.posterior[name].mean(("chain", "draw")), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("collect", [None, False])
+def test_a_run_that_is_not_finished_has_the_moments_of_its_draws(collect, tmp_path, monkeypatch):
+    whole = begin(None, num_samples=1000, collect=collect)
+    seen = []
+    turn = group.Group.turn
+
+    def looked(self, *given):
+        turn(self, *given)
+        self.save(given[0])
+        if 0 < self.count < 1000:
+            seen.append(sc.Trace.load(tmp_path / "run"))
+
+    monkeypatch.setattr(group.Group, "turn", looked)
+    monkeypatch.setattr(group, "next_length", lambda *_: 300)
+    begin(tmp_path / "run", num_samples=1000, collect=collect)
+    early = seen[0]
+    assert early.stopped.kind == "unfinished"
+    assert early.moments.count == early.count
+    if collect is None:
+        np.testing.assert_allclose(early.mean["theta"], early.posterior["theta"].mean(("chain", "draw")), rtol=1e-5)
+    assert early.moments.mean["theta"].shape == whole.moments.mean["theta"].shape
+    assert not early.summary().table.empty
+
+
+def test_an_error_in_a_chunk_keeps_the_moments_before_it(monkeypatch):
+    from scirocco.gradient.engine import GradientEngine
+
+    step, calls = GradientEngine._run, []
+
+    def failing(self, *given):
+        calls.append(1)
+        if len(calls) == 4:
+            raise MemoryError("no room")
+        return step(self, *given)
+
+    monkeypatch.setattr(GradientEngine, "_run", failing)
+    monkeypatch.setattr(group, "next_length", lambda *_: 64)
+    for collect in (None, False):
+        calls.clear()
+        with pytest.raises(MemoryError) as caught:
+            begin(None, num_samples=1000, collect=collect)
+        trace = caught.value.trace
+        assert trace.count == trace.moments.count == 2 * 64
+        assert np.isfinite(trace.mean["theta"]).all()
+
+
+def test_a_divergence_without_a_snapshot_does_not_spoil_the_moments(monkeypatch):
+    from scirocco.gradient import engine
+
+    monkeypatch.setattr(engine, "SNAPSHOT_BYTES", 0)
+    target = sc.Target(lambda m: 0.0 * jnp.sum(m), lambda m, x: jnp.sum(m**4) / 100, X)
+    with pytest.raises(sc.DivergenceError) as caught:
+        sc.sample(target, sc.SGLD(1e-3), jnp.ones(2), num_samples=5000, burn_in=0, batch_size=20, report=False)
+    assert all(np.isfinite(mean).all() for mean in caught.value.trace.mean.values())
+
+
+def test_groups_without_a_checkpoint_start_where_the_run_was_told_to(tmp_path, monkeypatch):
+    """Killed between the first checkpoints of two groups: the others must not start at zeros."""
+    settings = {"chains": 2, "group_size": 1, "num_samples": 20, "burn_in": 0, "batch_size": 20, "report": False}
+    whole = sc.sample(TARGET, sc.SGLD(1e-5), jnp.full(2, 5.0), **settings)
+    save, calls = group.Group.save, []
+
+    def killing(self, *given, **named):
+        calls.append(1)
+        if len(calls) == 2:
+            raise SystemExit
+        save(self, *given, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(group.Group, "save", killing)
+        with pytest.raises(SystemExit):
+            sc.sample(TARGET, sc.SGLD(1e-5), jnp.full(2, 5.0), path=tmp_path / "run", **settings)
+    assert sorted(p.name for p in (tmp_path / "run").glob("chains-*")) == ["chains-0"]
+    again = sc.resume(tmp_path / "run", TARGET)
+    np.testing.assert_array_equal(again.posterior["theta"], whole.posterior["theta"])
+
+
+def test_a_collect_function_that_fails_costs_no_draw(tmp_path):
+    calls = []
+
+    def collect(omega):
+        calls.append(1)
+        if len(calls) == 40:
+            raise ValueError("once")
+        return omega[0]
+
+    settings = {"batch_size": 50, "num_samples": 100, "burn_in": 10, "chains": 1}
+    whole = sc.sample_dirichlet(CODES, 0.1, sc.SCIR(0.1), collect=lambda omega: omega[0], **settings)
+    with pytest.raises(ValueError, match="once"):
+        sc.sample_dirichlet(CODES, 0.1, sc.SCIR(0.1), collect=collect, path=tmp_path / "run", **settings)
+    again = sc.resume(tmp_path / "run", CODES, collect=collect)
+    np.testing.assert_array_equal(again.posterior["value"], whole.posterior["value"])
+    np.testing.assert_array_equal(again.mean["omega"], whole.mean["omega"])
+
+
+def test_a_store_that_fails_costs_neither_draws_nor_moments(tmp_path, monkeypatch):
+    from scirocco.run.store import ZarrStore
+
+    whole = begin(None, num_samples=400)
+    append, calls = ZarrStore.append, []
+
+    def failing(self, draws):
+        calls.append(1)
+        if len(calls) == 3:
+            raise OSError("the disk is gone")
+        append(self, draws)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ZarrStore, "append", failing)
+        patched.setattr(group, "next_length", lambda *_: 64)
+        with pytest.raises(OSError, match="the disk is gone"):
+            begin(tmp_path / "run", num_samples=400)
+    again = sc.resume(tmp_path / "run", TARGET)
+    np.testing.assert_array_equal(again.posterior["theta"], whole.posterior["theta"])
+    np.testing.assert_array_equal(again.mean["theta"], whole.mean["theta"])
+
+
+def test_a_report_is_that_of_the_draws_beside_it(tmp_path):
+    assert begin(tmp_path / "run", num_samples=2000, report=True).bias is not None
+    assert sc.resume(tmp_path / "run", TARGET, num_samples=2100, report=False).bias is None
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path):
+    trace = begin(
+        tmp_path / "run", workers=np.int64(1), report=np.bool_(False), max_seconds=np.int64(50),
+        checkpoint_seconds=np.float32(5),
+    )  # fmt: skip
+    assert trace.description.options == RunOptions(50, 5.0, None, 1, report=False)
+
+
+def test_shards_have_no_report_and_their_saved_trace_loads(tmp_path):
+    target = sc.Target(log_prior, log_likelihood, shifted(X))
+    settings = {"shards": 2, "chains": 1, "num_samples": 200, "burn_in": 0, "batch_size": 50}
+    found = sc.sample_shards(target, sc.SGLD(1e-3), jnp.zeros(2), path=tmp_path / "run", **settings)
+    assert sc.resume(tmp_path / "run", target, num_samples=210, report=True).trace.bias is None
+    memory = sc.sample_shards(target, sc.SGLD(1e-3), jnp.zeros(2), **settings)
+    memory.trace.save(tmp_path / "saved")
+    back = sc.Sharded.load(tmp_path / "saved", target)
+    np.testing.assert_array_equal(back.shard(1)["theta"], memory.shard(1)["theta"])
+    np.testing.assert_array_equal(back.shard(1)["theta"], found.shard(1)["theta"])
+
+
 # The user's files.
 
 

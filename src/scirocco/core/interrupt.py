@@ -31,6 +31,7 @@ class Interrupt:
         self.request: int | None = None
         """The signal that asked."""
         self._thread = 0
+        self._outermost = False  # of its thread
         self._previous: dict[int, Any] = {}  # handlers of the outermost context of the main thread
 
     @property
@@ -43,7 +44,8 @@ class Interrupt:
         around = [context for context in _entered if context._thread == self._thread]
         self.request = next((context.request for context in around if context.asked), None)
         _entered.append(self)
-        if not around and threading.current_thread() is threading.main_thread():
+        self._outermost = not around
+        if self._outermost and threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 if signal.getsignal(number) not in (signal.SIG_IGN, None):
                     self._previous[number] = signal.signal(number, self._handle)
@@ -57,9 +59,13 @@ class Interrupt:
             context.request = number
 
     def __exit__(self, *_: object) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-        _entered.remove(self)
+        try:
+            for number, handler in self._previous.items():
+                signal.signal(number, handler)
+        finally:  # a second Ctrl-C may come here: no context of a thread outlives its outermost one
+            gone = [c for c in _entered if c is self or (self._outermost and c._thread == self._thread)]
+            for context in gone:
+                _entered.remove(context)
         if self._previous and self.request == signal.SIGTERM:
             signal.raise_signal(signal.SIGTERM)
 

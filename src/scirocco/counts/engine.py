@@ -63,6 +63,11 @@ class DirichletEngine(SteppedEngine):
         named = value if isinstance(value, dict) else {"value": value}
         return {name: np.asarray(v) for name, v in named.items()}
 
+    @property
+    def pending_count(self) -> int:  # type: ignore[override]
+        """Draws of the sums that are not complete."""
+        return 0 if self.pending is None else self.pending.number
+
     # Starting.
 
     def start(self) -> None:
@@ -89,12 +94,12 @@ class DirichletEngine(SteppedEngine):
         complete: list[Sums] = []
         made, finite = 0, bool(np.isfinite(self.weights.totals.sum()))
         until = int(min(until, self.total))
+        self.whole = False  # until the draws are handed over
         while self.step < until and made < self.capacity and finite:
-            self.whole = False
             batch = self.codes.minibatches.at(self.step)
             counts = self.estimator.counts(self.codes, batch, self.memory)
             self.sampler.step(self.weights, counts, self.state)
-            self.step, self.whole = self.step + 1, True
+            self.step += 1
             finite = bool(np.isfinite(self.weights.totals.sum()))
             if finite and self.recording.is_draw(self.step):
                 omega = self.sampler.recorded(self.weights, self.estimator.centre(self.memory))
@@ -111,6 +116,7 @@ class DirichletEngine(SteppedEngine):
         }
         chunk = Chunk(kept, tuple(complete), finite)
         self._good = None if finite else chunk
+        self.whole = True
         return chunk
 
     def locate(self) -> tuple[Chunk, str]:

@@ -96,13 +96,14 @@ class PassEngine(Engine, Generic[C]):
             except FloatingPointError as error:
                 self._reason, finite = str(error), False
                 break
-            self.step, self.whole = self.step + 1, True
+            self.step += 1
             if searched and chain.sampling:  # what was found by a search is no draw
                 self._due = chain.passes + chain.record_every
             if chain.sampling and chain.passes >= self._due:
                 self._due = chain.passes + chain.record_every
                 speed = (chain.passes - before) * self._tokens / max(time.perf_counter() - began, 1e-9)
                 self._record(speed)
+            self.whole = True
         return Chunk({}, finite=finite)
 
     def _pace(self, share: float) -> None:

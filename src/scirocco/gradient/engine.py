@@ -165,10 +165,11 @@ class GradientEngine(SteppedEngine):
 
     @property
     def pending(self) -> Sums | None:  # type: ignore[override]
-        """Sums of the newest draws."""
-        if self._sums is None or int(self._sums.number) >= SUMMED:
-            return None
-        return self._sums.host()
+        """Sums of the newest draws; after an error in a chunk those before it."""
+        sums = self._sums
+        if sums is None and self._before is not None:
+            sums = self._before[1]
+        return None if sums is None or int(sums.number) >= SUMMED else sums.host()
 
     @property
     def probe_steps(self) -> list[int]:  # type: ignore[override]
@@ -204,11 +205,17 @@ class GradientEngine(SteppedEngine):
         state = self._renewed(self.state)
         assert self._sums is not None
         here = (state, self._sums)
-        self._before = copied(here) if _bytes(here) <= SNAPSHOT_BYTES else None
+        self._before = copied(here) if _bytes(state) <= SNAPSHOT_BYTES else None
         self._state = self._sums = None
         self._state, self._sums, chunk = self._run(here, until, data)
         self.step = self._bad = int(self._state.step)
+        self._count_pending()
         return chunk
+
+    def _count_pending(self) -> None:
+        assert self._sums is not None
+        number = int(self._sums.number)
+        self.pending_count = 0 if number >= SUMMED else number
 
     def _run(
         self, here: tuple[ChainState, RunningSums], until: int, data: Data
@@ -243,6 +250,8 @@ class GradientEngine(SteppedEngine):
         nothing until it happens. A state too large to be copied before each chunk is not repeated.
         """
         if self._before is None:
+            self._sums = RunningSums.none(self.state)  # they are no longer finite
+            self._count_pending()
             return Chunk({name: v.empty(len(self.chains)) for name, v in self.variables.items()}), (
                 f"a parameter is no longer finite; it happened in the last chunk, which ended at step {self._bad:,}. "
                 "Try a smaller step_size"
@@ -259,6 +268,7 @@ class GradientEngine(SteppedEngine):
             middle = (low + high) // 2
             low, high = (middle, high) if again(middle)[2].finite else (low, middle)
         self._state, self._sums, chunk = again(low)
+        self._count_pending()
         self.step = low
         failed, info = single_step(self.kernel.program, self._words[Purpose.CHAIN_STEP], self.state, data, self._apart)
         return chunk, _explain(self.chains, low, info, on_host(floating(failed.position)))
@@ -355,6 +365,7 @@ class GradientEngine(SteppedEngine):
             for a, leaf in zip(saved, leaves, strict=True)
         ]
         self._state, self._sums = jax.tree.unflatten(structure, restored)
+        self._count_pending()
         self.step = int(self.state.step)
 
 

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from scirocco.models.storage import settings_of
 from scirocco.run.description import Description, ModelSettings, PassSettings, RunOptions
 from scirocco.run.engine import Engine
-from scirocco.run.folder import RunFolder, group_folders
+from scirocco.run.folder import RunFolder, all_begun
 from scirocco.run.resume import GivenParts
 from scirocco.run.runner import run
 from scirocco.run.trace import Trace
@@ -38,7 +38,8 @@ class FitLocation:
     @property
     def begun(self) -> bool:
         """Whether there are chains to go on with."""
-        return self.description is not None and self.path is not None and bool(group_folders(self.path))
+        known = self.description
+        return known is not None and self.path is not None and all_begun(self.path, known.settings)
 
     @property
     def sampler(self) -> str | None:

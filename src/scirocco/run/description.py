@@ -51,6 +51,9 @@ class RunOptions:
     report: bool = True
 
     def __post_init__(self) -> None:
+        for name in (f.name for f in dataclasses.fields(self)):  # numbers of NumPy are not for JSON
+            if isinstance(getattr(self, name), np.generic):
+                object.__setattr__(self, name, getattr(self, name).item())
         require_budget(self.max_seconds)
         seconds = self.checkpoint_seconds
         if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:

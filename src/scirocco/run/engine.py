@@ -53,6 +53,9 @@ class Engine(ABC):
     pending: Sums | None = None
     """Sums of the newest draws, which a chunk has not handed over yet."""
 
+    pending_count: int = 0
+    """How many draws these are; others may ask while the engine advances."""
+
     first_length: int = 64
     """Steps of the first chunk; later ones take about half a second."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import tempfile
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -133,13 +134,23 @@ def _compare(trace: Trace, folder: Path) -> None:
 def save_trace(trace: Trace, folder: Path) -> None:
     """Write a trace to a folder that is empty or holds nothing but a trace that was saved before."""
     _require_replaceable(folder)
+    store.require_storable(trace.variables)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))  # nobody else's
+    try:
+        _write_saved(trace, aside / "new")
+        if folder.exists():
+            folder.rename(aside / "old")
+        (aside / "new").rename(folder)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _write_saved(trace: Trace, folder: Path) -> None:
     variables, chains = trace.variables, len(trace.chains) or len(next(iter(trace.moments.mean.values()), ()))
     held: Draws = {name: trace._dataset[name].values for name, v in variables.items() if not v.ragged}
-    store.require_storable(variables)
-    fresh = folder.with_name(f".{folder.name}.new")
-    shutil.rmtree(fresh, ignore_errors=True)
-    store.make_arrays(fresh, variables, chains, max(1, chains), max(1, trace.count))
-    kept = store.ZarrStore(fresh, variables, range(chains))
+    store.make_arrays(folder, variables, chains, max(1, chains), max(1, trace.count))
+    kept = store.ZarrStore(folder, variables, range(chains))
     kept.append({**held, **trace.ragged})
     kept.finish()
     arrays = {f"mean/{name}": a for name, a in trace.moments.mean.items()}
@@ -148,21 +159,13 @@ def save_trace(trace: Trace, folder: Path) -> None:
         "chains": chains, "draws": trace.count, "moment_count": trace.moments.count, "seconds": trace.seconds,
         "stopped": trace.stopped and [trace.stopped.kind, trace.stopped.text],
     }  # fmt: skip
-    checkpoint.write(group_folder(fresh, 0), arrays, facts)
+    checkpoint.write(group_folder(folder, 0), arrays, facts)
     if trace.bias is not None:
-        write_report(fresh, trace.bias)
+        write_report(folder, trace.bias)
     known = trace.description or Description("", Settings(0, max(1, chains)))
     numbers = tuple(trace.chains) or tuple(range(chains))
     described = replace(known, variables=variables, saved_chains=numbers)
-    checkpoint.write_json(fresh / NAME, described.to_json())
-    if folder.exists():
-        before = folder.with_name(f".{folder.name}.old")
-        shutil.rmtree(before, ignore_errors=True)
-        folder.rename(before)
-        fresh.rename(folder)
-        shutil.rmtree(before)
-    else:
-        fresh.rename(folder)
+    checkpoint.write_json(folder / NAME, described.to_json())
 
 
 def _require_replaceable(folder: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from scirocco.run import checkpoint
-from scirocco.run.description import Description
+from scirocco.run.description import Description, Settings, StepSettings
 
 NAME, LOCK, REPORT = "run.json", "lock", "report"
 FILES = r"run\.json|lock|report|chains-\d+|draws\.zarr|ragged\.zarr"  # what a run or a saved trace consists of
@@ -78,6 +78,12 @@ def group_folders(path: Path) -> dict[int, Path]:
     """The groups that have begun, by their first chain."""
     found = {int(p.name.removeprefix("chains-")): p for p in path.glob("chains-*") if checkpoint.exists(p)}
     return dict(sorted(found.items()))
+
+
+def all_begun(path: Path, settings: Settings) -> bool:
+    """Whether every group of chains has a checkpoint: then they hold all values of the start."""
+    size = settings.group_size if isinstance(settings, StepSettings) else 1
+    return set(range(0, settings.chains, size)) <= set(group_folders(path))
 
 
 def has_state(path: Path) -> bool:

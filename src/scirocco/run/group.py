@@ -44,6 +44,7 @@ class Group:
     saved: float = field(default_factory=time.perf_counter)
     cost: float = 0.0  # seconds that the last checkpoint took
     diverged: Stop | None = None
+    torn: bool = False  # while draws of a chunk are neither in the engine nor in the store
 
     @classmethod
     def begun(cls, engine: Engine, folder: Path | None) -> tuple[Group, float]:
@@ -65,7 +66,12 @@ class Group:
     @property
     def count(self) -> int:
         """Draws so far."""
-        return self.store.count if self.engine.variables else self.streamed().count
+        return self.store.count if self.engine.variables else self.moments.count + self.engine.pending_count
+
+    @property
+    def whole(self) -> bool:
+        """Whether engine, store and moments are of the same step, and not what an error left."""
+        return self.engine.whole and not self.torn
 
     def streamed(self) -> Moments:
         """The streaming moments of all draws so far."""
@@ -75,7 +81,7 @@ class Group:
         """What the chains have made so far."""
         return GroupResult(
             self.engine.chains, self.count, self.store.moments(self.streamed()), self.store.draws,
-            newest=self.store.newest, leaves=self.engine.leaves() if self.engine.whole else {},
+            newest=self.store.newest, leaves=self.engine.leaves() if self.whole else {},
         )  # fmt: skip
 
     # Going on.
@@ -85,12 +91,14 @@ class Group:
         engine, began, before = self.engine, time.perf_counter(), self.engine.step
         due = [step for step in engine.probe_steps if step > before]
         until = before + self.length
+        self.torn = True
         chunk = engine.advance(min(due[0], until) if due else until, clock)
         made = engine.step - before
         if not chunk.finite:
             chunk, reason = engine.locate()
             self.diverged = Stop("diverged", f"diverged: {reason}")
         self._keep(chunk)
+        self.torn = False
         self.length = next_length(self.length, made, time.perf_counter() - began)
         if self.diverged is None and due and engine.step == due[0]:
             self._probe()
@@ -121,13 +129,13 @@ class Group:
         """Write the checkpoint; the last one of a run with its ``result``, as the trace shows it."""
         assert self.folder is not None
         began = time.perf_counter()
-        moments = self.moments if result is None else result.moments
+        moments = self.streamed() if result is None else result.moments
         kinds = {
             "state": self.engine.pack(), "store": self.store.pack(), "mean": moments.mean, "square": moments.square,
             "start": self.moments.start, "probe": self.probed, "leaves": {} if result is None else result.leaves,
+            # What the run goes on from: moments without the draws whose sums are part of the state.
+            "full_mean": self.moments.mean, "full_square": self.moments.square,
         }  # fmt: skip
-        if result is not None:  # what the run goes on from, if it is extended
-            kinds |= {"full_mean": self.moments.mean, "full_square": self.moments.square}
         arrays = {f"{kind}/{name}": array for kind, values in kinds.items() for name, array in values.items()}
         facts = {
             "chains": len(self.engine.chains), "step": self.engine.step, "draws": self.count,
@@ -145,8 +153,7 @@ class Group:
         arrays, facts = checkpoint.read(place, FACTS)
         self.engine.unpack(checkpoint.part(arrays, "state"))
         self.store.unpack(checkpoint.part(arrays, "store"), facts["written"])
-        kinds = ("full_mean", "full_square") if facts["finished"] else ("mean", "square")
-        mean, square = (checkpoint.part(arrays, kind) for kind in kinds)
+        mean, square = (checkpoint.part(arrays, kind) for kind in ("full_mean", "full_square"))
         self.moments = Moments(facts["full_count"], mean, square, checkpoint.part(arrays, "start"))
         self.probed, self.probes = checkpoint.part(arrays, "probe"), facts["probes"]
         return float(facts["seconds"])

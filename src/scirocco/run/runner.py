@@ -25,7 +25,7 @@ from scirocco.run import checkpoint, store
 from scirocco.run.description import Description, RunOptions, StepSettings, Stop
 from scirocco.run.engine import Engine
 from scirocco.run.files import read_trace, write_report
-from scirocco.run.folder import RunFolder
+from scirocco.run.folder import REPORT, RunFolder
 from scirocco.run.group import Group, averaged
 from scirocco.run.moments import Moments
 from scirocco.run.progress import Progress
@@ -157,14 +157,18 @@ def _conclude(
     groups: list[Group], clock: Clock, description: Description, folder: RunFolder | None, stopped: Stop | None
 ) -> Trace:  # fmt: skip
     """Everything in its place, and the trace of it."""
-    if folder is None or not all(group.engine.whole for group in groups):
+    if folder is None or not all(group.whole for group in groups):
         return _in_memory(groups, clock, description, stopped)
     for group in groups:
         group.store.finish()
     results = _results(groups)
     if groups[0].store.newest:
+        if any((folder.path / name).exists() for name in (store.DRAWS, store.RAGGED)):
+            for group in groups:  # draws of a run that was extended are replaced: it is not finished meanwhile
+                group.save(clock)
         results = _written(results, description, folder.path)
     report = _report(groups)
+    shutil.rmtree(folder.path / REPORT, ignore_errors=True)  # that of a shorter run
     if report is not None:
         write_report(folder.path, report)
     for group, result in zip(groups, results, strict=True):

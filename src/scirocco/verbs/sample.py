@@ -26,7 +26,7 @@ from scirocco.run.description import (
     StepSettings,
     TunedParts,
 )
-from scirocco.run.folder import RunFolder, group_folders
+from scirocco.run.folder import RunFolder, all_begun
 from scirocco.run.progress import waiting
 from scirocco.run.recording import Recording
 from scirocco.run.resume import GivenParts, Resumer
@@ -162,7 +162,7 @@ def begin(
 
 
 def _run(target: Target, parts: GradientParts, description: Description, folder: RunFolder | None) -> Trace:
-    begun = folder is not None and bool(group_folders(folder.path))
+    begun = folder is not None and all_begun(folder.path, description.settings)
     known = description.tuned[0] if begun and description.tuned else None
     prepared = prepare(target, parts, description, known)
     engines = engines_of(prepared, description, range(description.settings.chains))
@@ -275,7 +275,7 @@ class GradientResumer(Resumer):
             raise ValueError("the run had no collect function: resume it without collect=")
         if recorded.blocks != [list(block.names) for block in given.blocks]:
             raise ValueError(f"the run had blocks for {recorded.blocks}: give the same blocks")
-        parts = GradientParts.again(recorded, given, bool(group_folders(path)))
+        parts = GradientParts.again(recorded, given, all_begun(path, description.settings))
         with RunFolder(path) as folder:
             return _run(target, parts, description, folder)
 
@@ -293,7 +293,7 @@ def require_same_data(path: Path, description: Description, target: Any) -> None
     """Reject what is no target, and data that is not that of the run."""
     require_target(target)
     known, present = description.data, target.source.fingerprint()
-    if known != present:
+    if known and known != present:  # a trace of a run without a folder knows nothing of its data
         names = [n for n in {*known, *present} if known.get(n) != present.get(n)]
         changes = "; ".join(f"{n} was {known.get(n)}, is {present.get(n)}" for n in sorted(names))
         raise ValueError(f"the data differs from that of the run in {path}: {changes}")

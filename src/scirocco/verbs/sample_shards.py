@@ -33,7 +33,7 @@ from scirocco.estimators import Estimator
 from scirocco.run.describe import is_opaque, rebuild
 from scirocco.run.description import Description, RunOptions, ShardSettings
 from scirocco.run.files import read_trace
-from scirocco.run.folder import RunFolder, group_folders, read_description
+from scirocco.run.folder import RunFolder, all_begun, read_description
 from scirocco.run.resume import GivenParts, Resumer
 from scirocco.run.trace import Trace
 from scirocco.samplers.base import Sampler, automatic
@@ -211,7 +211,7 @@ def _run(target: Target, parts: GradientParts, description: Description, folder:
     if wishes is not None:
         strict = replace(wishes, sd_error=wishes.sd_error / np.sqrt(count))
         parts = parts._replace(sampler=replace(parts.sampler, step_size=strict))
-    begun = folder is not None and bool(group_folders(folder.path))
+    begun = folder is not None and all_begun(folder.path, settings)
     known = description.tuned if begun and description.tuned else (None,) * count
     prepared: list[Prepared] = [
         prepare(shard_of(target, number, count), parts, description, known[number]) for number in range(count)
@@ -223,7 +223,7 @@ def _run(target: Target, parts: GradientParts, description: Description, folder:
     engines = [
         engine
         for number, own in enumerate(prepared)
-        for engine in engines_of(own, description, numbers[number * size : (number + 1) * size])
+        for engine in engines_of(own, description, numbers[number * size : (number + 1) * size], report=False)
     ]
     trace = run_engines(engines, description, folder)
     return Sharded(trace, count, target, settings.method, engines[0].example, settings.seed)
@@ -257,6 +257,6 @@ class ShardsResumer(Resumer):
             raise ValueError("a run of sample_shards takes its target and nothing else: leave y out")
         given.refuse(self.kind, "blocks", "collect")
         require_same_data(path, description, target)
-        parts = GradientParts.again(description.parts, given, bool(group_folders(path)))
+        parts = GradientParts.again(description.parts, given, all_begun(path, description.settings))
         with RunFolder(path) as folder:
             return _run(target, parts, description, folder)

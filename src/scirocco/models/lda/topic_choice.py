@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scirocco.core.checks import positive_array, require_count
-from scirocco.core.interrupt import interruptible
+from scirocco.core.interrupt import interruptible, poll
 from scirocco.core.seeds import Purpose, generator
 from scirocco.corpora.documents import Documents
 from scirocco.corpora.store import Corpus
@@ -122,6 +122,7 @@ def choose_topics(
             for k in left:
                 used[k] += share
                 models[k] = _gone_on(k, Path(folder) / str(k), train, used[k], settings)
+                poll()  # a comparison of fits that were cut short would mean nothing
                 draws = models[k]._draws(SCORED_DRAWS)
                 scores[k], tokens = completion_scores(
                     draws, models[k].alpha_, test, held_out=scored, seed=seed, threads=models[k]._threads
