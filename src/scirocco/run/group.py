@@ -44,7 +44,7 @@ class Group:
     saved: float = field(default_factory=time.perf_counter)
     cost: float = 0.0  # seconds that the last checkpoint took
     diverged: Stop | None = None
-    torn: bool = False  # while draws of a chunk are neither in the engine nor in the store
+    kept: int = 0  # steps whose draws and sums were taken from the engine
 
     @classmethod
     def begun(cls, engine: Engine, folder: Path | None) -> tuple[Group, float]:
@@ -71,7 +71,7 @@ class Group:
     @property
     def whole(self) -> bool:
         """Whether engine, store and moments are of the same step, and not what an error left."""
-        return self.engine.whole and not self.torn
+        return self.engine.whole and (self.store.newest or self.engine.step == self.kept)
 
     def streamed(self) -> Moments:
         """The streaming moments of all draws so far."""
@@ -91,14 +91,12 @@ class Group:
         engine, began, before = self.engine, time.perf_counter(), self.engine.step
         due = [step for step in engine.probe_steps if step > before]
         until = before + self.length
-        self.torn = True
         chunk = engine.advance(min(due[0], until) if due else until, clock)
         made = engine.step - before
         if not chunk.finite:
             chunk, reason = engine.locate()
             self.diverged = Stop("diverged", f"diverged: {reason}")
         self._keep(chunk)
-        self.torn = False
         self.length = next_length(self.length, made, time.perf_counter() - began)
         if self.diverged is None and due and engine.step == due[0]:
             self._probe()
@@ -111,6 +109,7 @@ class Group:
             self.store.append(chunk.draws)
         for sums in chunk.sums:
             self.moments.merge(sums)
+        self.kept = self.engine.step
 
     def _probe(self) -> None:
         """Measure for the report. A model that cannot be measured (not twice differentiable, say) is sampled still."""
@@ -155,7 +154,7 @@ class Group:
         self.store.unpack(checkpoint.part(arrays, "store"), facts["written"])
         mean, square = (checkpoint.part(arrays, kind) for kind in ("full_mean", "full_square"))
         self.moments = Moments(facts["full_count"], mean, square, checkpoint.part(arrays, "start"))
-        self.probed, self.probes = checkpoint.part(arrays, "probe"), facts["probes"]
+        self.probed, self.probes, self.kept = checkpoint.part(arrays, "probe"), facts["probes"], self.engine.step
         return float(facts["seconds"])
 
 
