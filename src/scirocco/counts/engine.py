@@ -94,9 +94,9 @@ class DirichletEngine(SteppedEngine):
         complete: list[Sums] = []
         made, finite = 0, bool(np.isfinite(self.weights.totals.sum()))
         until = int(min(until, self.total))
-        self.whole = False  # until the draws are handed over
         while self.step < until and made < self.capacity and finite:
             batch = self.codes.minibatches.at(self.step)
+            self.whole = False  # until the draws are handed over
             counts = self.estimator.counts(self.codes, batch, self.memory)
             self.sampler.step(self.weights, counts, self.state)
             self.step += 1
