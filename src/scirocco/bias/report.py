@@ -359,6 +359,9 @@ def _solve(
         high = jax.tree.map(
             lambda b, v, s, k, t=t: np.where(((v > s) == k) & (b == np.inf), t, b), high, value, observed, known
         )
+        answered = jax.tree.map(lambda b, x: np.all(x | np.isfinite(b)), high, explained)
+        if all(jax.tree.leaves(answered)):  # 100,000 coordinates take a second for the whole grid
+            break
     found = jax.tree.map(np.isfinite, high)
     high = jax.tree.map(lambda b, f: np.where(f, b, 1.0), high, found)
     low = jax.tree.map(lambda b: b - step, high)
