@@ -210,15 +210,14 @@ def test_chains_keep_their_numbers(disk, tmp_path, monkeypatch):
 def test_what_is_collected_under_a_parameters_name_is_its_own_quantity(tmp_path):
     target = sc.Target(lambda p: log_prior(p["a"]), lambda p, x: log_likelihood(p["a"], x), X)
     settings = {"num_samples": 50, "burn_in": 10, "batch_size": 20, "chains": 2, "report": False}
-    for sampler, run in ((sc.SGLD(1e-3), sc.sample),):
-        trace = run(
-            target, sampler, {"a": jnp.zeros(2)}, collect=lambda p: {"a": jnp.exp(p["a"])}, path=tmp_path / "run",
-            **settings,
-        )  # fmt: skip
-        again = sc.Trace.load(tmp_path / "run")
-        np.testing.assert_array_equal(again.posterior["a"], trace.posterior["a"])
-        assert np.all(again.posterior["a"].values > 0)
-        np.testing.assert_array_equal(again.mean["a"], trace.mean["a"])
+    trace = sc.sample(
+        target, sc.SGLD(1e-3), {"a": jnp.zeros(2)}, collect=lambda p: {"a": jnp.exp(p["a"])}, path=tmp_path / "run",
+        **settings,
+    )  # fmt: skip
+    again = sc.Trace.load(tmp_path / "run")
+    np.testing.assert_array_equal(again.posterior["a"], trace.posterior["a"])
+    assert np.all(again.posterior["a"].values > 0)
+    np.testing.assert_array_equal(again.mean["a"], trace.mean["a"])
 
 
 NAMES = {"stats__a": (), "gradient__a": (), "a": (3,), "a_dim_0": (), "b": (1,)}
