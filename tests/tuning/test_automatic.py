@@ -268,24 +268,23 @@ def test_a_tuned_run_resumes_bit_for_bit(tmp_path):
 
 
 def banana(p):
-    return -0.5 * p[0] ** 2 - 0.5 * (p[1] - 3 * p[0] ** 2) ** 2 / 0.05
+    return -0.5 * p[0] ** 2 - 0.5 * (p[1] - 2 * p[0] ** 2) ** 2 / 0.5
 
 
-def test_a_search_decides_where_the_posterior_is_far_from_gaussian():
+def test_a_warm_up_finds_the_typical_set_where_the_posterior_is_far_from_gaussian():
     target = sc.Target(
         banana, lambda p, x: -0.5 * (x - 0.01 * p[0]) ** 2 / 100, RNG.normal(size=400).astype(np.float32)
     )
     tuned = sc.tune(target, sc.SGHMC("auto"), jnp.array([0.1, 0.1]), batch_size=50)
     report = tuned.report
     assert report.departure > 0.5
-    assert "far from Gaussian" in report.reason
-    assert len(report.trials) == 18  # six step sizes, three frictions
-    best = report.trials[0]
-    assert (best.step_size, best.friction) == (report.step_size, report.friction)
-    assert abs(best.sd_error) <= 0.05
-    lost = [trial for trial in report.trials if not np.isfinite(trial.ksd)]
-    assert not lost or min(t.step_size for t in lost) > best.step_size
-    assert str(best) in str(report)
+    assert len(report.rounds) >= 3
+    assert report.rounds[-1].r_hat < 1.1
+    assert report.trials[-1].good
+    assert report.trials[-1].step_size == report.step_size
+    for said in (*report.rounds, *report.trials):
+        assert str(said) in str(report)
+    assert tuned.initial[1] == pytest.approx(2, abs=0.7)  # the mean of 2 x^2; at the mode it is 0
 
 
 def test_samplers_without_a_law_are_searched_for_in_their_own_coordinates():

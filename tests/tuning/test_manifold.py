@@ -200,7 +200,7 @@ def test_the_report_sees_a_step_that_is_too_long_and_noise():
     ("sampler", "words"),
     [
         (sc.SGLD("auto"), "SGLD moves in straight lines and the target lives on a manifold"),
-        (sc.SGGMC(sc.Auto(search=True)), "on manifolds there is no search"),
+        (sc.SGGMC(sc.Auto(search=True)), "there is no warm-up on manifolds"),
         (sc.SGGMC("auto", resample_momentum=True), "needs a sampler that knows its law"),
         (sc.SGGMC("auto", friction={"m": np.ones(D), "k": 1.0}), "friction must be one number for each point"),
         (sc.SGNHT("auto", per_coordinate=True), "per_coordinate gives each coordinate a friction"),

@@ -36,6 +36,7 @@ class Purpose(IntEnum):
     CURVATURE_SIGNS = 305
     LIPSCHITZ_START = 306
     BOUNDARY_DRAWS = 307
+    TRIAL_STARTS = 308
     # Counts.
     MINIBATCH_ROWS = 401
     MINIBATCH_EPOCH = 402

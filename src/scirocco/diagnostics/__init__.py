@@ -3,6 +3,7 @@
 from scirocco.diagnostics.ksd import ksd
 from scirocco.diagnostics.rosenblatt import dirichlet_uniforms, ks_distance, ks_distances
 from scirocco.diagnostics.stein import trace_ksd
+from scirocco.diagnostics.virial import Virial, virial
 from scirocco.run.convergence import ess, rhat
 
-__all__ = ["dirichlet_uniforms", "ess", "ks_distance", "ks_distances", "ksd", "rhat", "trace_ksd"]
+__all__ = ["Virial", "dirichlet_uniforms", "ess", "ks_distance", "ks_distances", "ksd", "rhat", "trace_ksd", "virial"]

@@ -123,7 +123,7 @@ def large_diagonal(target: Target, position: Params, held: Params, seed: int) ->
 def _low_rank(target: Target, position: Params, held: Params, diagonal: np.ndarray, seed: int) -> Curvature:
     """The largest eigenvalues of D H D, as far as they are worth a direction of their own."""
     wanted = RANK if diagonal.size <= LOW_RANK else 1
-    values, vectors = largest_eigenvalues(target, position, held, diagonal, wanted, seed)
+    values, vectors = largest_eigenvalues(target, position, held, Scale(diagonal), wanted, seed)
     top = max(float(values[-1]), 1.0)
     keep = values > 2.0
     if wanted == 1 or not keep.any():
@@ -133,19 +133,19 @@ def _low_rank(target: Target, position: Params, held: Params, diagonal: np.ndarr
 
 
 def largest_eigenvalues(
-    target: Target, position: Params, held: Params, diagonal: np.ndarray, wanted: int, seed: int
+    target: Target, position: Params, held: Params, scale: Scale, wanted: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Those of D H D and their vectors, in rising order, by Lanczos' method on a selection of the data."""
+    """Those of L' H L and their vectors, in rising order, by Lanczos' method on a selection of the data."""
     from scipy.sparse.linalg import LinearOperator, eigsh
 
     flat, density = ravel_pytree(position)[0], target.density
     batches = list(_selection(target, 2000))
 
     def multiply(v: np.ndarray) -> np.ndarray:
-        scaled = jnp.asarray(diagonal * v.ravel(), flat.dtype)
+        scaled = jnp.asarray(scale.forward(v.ravel()), flat.dtype)
         parts = [_prior_product(density, position, held, scaled)]
         parts += [_product(density, position, held, scaled, batch) for batch in batches]
-        return diagonal * np.sum([np.asarray(part, np.float64) for part in parts], axis=0)
+        return np.asarray(scale.transposed(np.sum([np.asarray(part, np.float64) for part in parts], axis=0)))
 
     operator = LinearOperator((flat.size, flat.size), matvec=multiply, dtype=np.float64)
     start = np.random.default_rng(seed).standard_normal(flat.size)

@@ -30,8 +30,8 @@ from scirocco.schedules import Stages
 class Auto:
     """A step size that is found before the run: the largest at which no posterior sd is off by more than ``sd_error``.
 
-    ``search`` runs a bandit over step size, batch size and friction; by default only where the posterior is far from
-    Gaussian or the sampler does not know its own law. ``step_size="auto"`` is ``Auto()``.
+    ``search`` looks for the typical set by chains, whose draws say what the mode does not; by default only where the
+    posterior is far from Gaussian at the mode. ``step_size="auto"`` is ``Auto()``.
 
     >>> Auto(sd_error=0.02)
     Auto(sd_error=0.02, search=None)

@@ -81,7 +81,8 @@ class PreconditionedState(NamedTuple):
 class Preconditioned(Wrapper[PreconditionedState]):
     """``sampler`` in the coordinates of ``scale``; its step size, friction and temperature are those of phi.
 
-    ``dispersion`` is the spread of the first phi of each chain, in posterior sds around the start.
+    ``dispersion`` is the spread of the first phi of each chain, in posterior sds around the start; with ``starts``,
+    rows of phi, the first phi is one of these.
 
     >>> import jax
     >>> from scirocco.samplers import SGLD
@@ -98,6 +99,7 @@ class Preconditioned(Wrapper[PreconditionedState]):
     scale: Scale
     _: KW_ONLY
     dispersion: float = 0.0
+    starts: np.ndarray | None = field(default=None, metadata={"keep": True})
 
     def check(self, position: Params) -> None:
         """Reject a scale of another size than the parameters, and what the inner sampler rejects."""
@@ -110,7 +112,11 @@ class Preconditioned(Wrapper[PreconditionedState]):
         """Start around ``position``, which becomes the origin of phi."""
         flat, unravel = ravel_pytree(position)
         inner_key = fold(key, Use.INIT)
-        phi = self.dispersion * jax.random.normal(fold(key, Use.START), flat.shape, flat.dtype)
+        own = fold(key, Use.START)
+        if self.starts is None:
+            phi = self.dispersion * jax.random.normal(own, flat.shape, flat.dtype)
+        else:
+            phi = jax.random.choice(own, jnp.asarray(self.starts, flat.dtype))
         return PreconditionedState(
             unravel(flat + self.scale.forward(phi)), jnp.int32(0), self.sampler.init(inner_key, phi)
         )

@@ -8,8 +8,9 @@
 4. The sampler's law on a Gaussian (``stationary_variance``) with this noise: the largest h at which it predicts no
    error of a posterior sd beyond the limit, and at which the chain is stable even where curvature is ``MARGIN`` times
    that at the mode.
-5. At the same draws, how far grad U is from that of the normal law. Far from Gaussian, or for samplers that do not
-   know their law, a bandit over step size, batch size and friction decides (``tuning.bandit``).
+5. At the same draws, how far grad U is from that of the normal law. Where that is far, chains leave the mode, and what
+   was said of it is found anew in the typical set (``tuning.warm_up``); the step is then tried out, as it is for
+   samplers that do not know their law (``tuning.trial``).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import Any, NamedTuple
 
 import jax
@@ -35,16 +37,18 @@ from scirocco.estimators.control_variate import anchor
 from scirocco.gradient.blocks import split
 from scirocco.gradient.kernel import Kernel
 from scirocco.gradient.program import Program
-from scirocco.optimise.curvature import Curvature, curvature
+from scirocco.optimise.curvature import Curvature, curvature, largest_eigenvalues
 from scirocco.optimise.mode import find_mode
 from scirocco.samplers.base import Auto, at, automatic, has_law
 from scirocco.samplers.preconditioned import Preconditioned, Scale
 from scirocco.samplers.rescaled import Rescaled
 from scirocco.target import Density, Target, merge
 from scirocco.tuning import manifold
-from scirocco.tuning.bandit import search, with_settings
-from scirocco.tuning.report import FAR, Trial, Tuning
+from scirocco.tuning.report import FAR, Trial, Tuning, WarmUpRound
+from scirocco.tuning.rounds import CHAINS
 from scirocco.tuning.strata import stratify
+from scirocco.tuning.trial import try_steps
+from scirocco.tuning.warm_up import Warmed, warm_up
 
 MARGIN = 9.0  # curvature elsewhere over that at the mode: sds a third as large
 AIM = 0.6  # of the limit: the prediction has errors of its own, and a run has Monte Carlo error
@@ -52,7 +56,9 @@ DOUBT = 2.0  # times the departure from a Gaussian: by so much less is aimed at
 STIFF = 0.5  # error of the sd that is allowed along the stiffest directions that no scaling has met
 DRAWS, REPEATS = 16, 16  # points at which noise is measured, and minibatches at each
 QUANTILES = 101  # of the noise; the law need not be solved for every one of 10^5 coordinates
-FIRST = 0.1  # over the largest curvature: where a search starts that no law guides
+FIRST = 0.5  # over the largest curvature: where trials begin that no law guides
+GENTLE = 20.0  # departure from a Gaussian, up to which chains are let go around the mode
+STARTS = 32  # draws of the warm-up that chains start from
 QUIET = 0.5  # times the curvature: noise so small that no other estimator need be tried
 WIDE, RESTLESS = 5.0, 0.1  # sds from the mode, and noise there, in units of that distance, that is worth a second look
 WORTH = 0.5  # of the plain noise: control variates cost a second gradient and must save this
@@ -92,7 +98,7 @@ def tune_kernel(make: Make, rows: int, initial: Params, *, free: bool, free_batc
     """
     began = time.perf_counter()
     kernel = make(rows)
-    sampler, estimator = kernel.sampler, kernel.estimator
+    sampler: Any = kernel.sampler
     wishes = automatic(sampler.step_size)
     assert wishes is not None
     temperature = float(at(sampler.temperature, 0))
@@ -101,70 +107,140 @@ def tune_kernel(make: Make, rows: int, initial: Params, *, free: bool, free_batc
     position, held = split(jax.tree.map(jnp.asarray, initial), kernel.blocks)
     if not kernel.target.geometry.flat:
         return _tune_on_manifold(kernel, position, held, temperature, wishes, free, began)
+    here = _at_mode(kernel, make, rows, position, held, temperature, free=free)
+    departure = here.noise.departure
+    if wishes.search or (wishes.search is None and not departure < FAR):
+        here = _in_typical_set(here, make, held, temperature, wishes, free=free, free_batch=free_batch)
+    kernel, found, noise, known = here.kernel, here.found, here.noise, has_law(sampler)
+    # A sampler that has no law here may depend on where it is, as a Recipe does, and is left in its own coordinates.
+    scale = found.scale if sampler.scalable else None
+    error: float | None = None
+    if known:
+        step_size, why = _step_size(sampler, noise, found, temperature, kernel.epoch, wishes, here.stiff)
+    else:
+        unit = 1 / found.largest if scale else float(np.min(found.scale.diagonal)) ** 2 / found.top
+        step_size, why = FIRST * unit, "the sampler does not know its own law: trials decided"
+    trials: list[Trial] = []
+    if here.rounds or not known:
+        places = _places(here, kernel.seed, temperature)
+        trials = try_steps(kernel, scale, here.centre, places, held, temperature, wishes.sd_error, step_size)
+        step_size = trials[-1].step_size
+        why = "the law's step was too long: trials decided" if known and len(trials) > 1 else why
+    sampler = _with_step(sampler, step_size)
+    if known:
+        error = _predicted(sampler, noise.values, 1.0, temperature, kernel.epoch)
+    if scale is not None:
+        smallest = found.largest / found.condition if found.kind == "diagonal" else 1.0
+        sampler = sampler.tuned(found.scale.diagonal.size, smallest, found.largest)
+        sampler = Preconditioned(sampler, scale, dispersion=float(np.sqrt(temperature)), starts=here.starts)
+    report = Tuning(
+        sampler.step_size, wishes.sd_error, error, kernel.batch_size, _named(kernel.estimator), found.kind,
+        found.scale.diagonal.size, found.condition, found.flat, noise.median, departure, why,
+        time.perf_counter() - began, _strata(kernel), here.rounds, tuple(trials),
+    )  # fmt: skip
+    return Tuned(kernel.replaced(sampler), {**here.centre, **held} if held else here.centre, report)
+
+
+class Place(NamedTuple):
+    """Where chains will be, and what the posterior is like there."""
+
+    kernel: Kernel
+    centre: Params
+    found: Curvature
+    noise: Noise
+    stiff: float  # error of the sd that is allowed along the stiffest direction
+    starts: np.ndarray | None = None  # as phi; None for the normal law
+    rounds: tuple[WarmUpRound, ...] = ()
+
+
+def _at_mode(
+    kernel: Kernel, make: Make, rows: int, position: Params, held: Params, temperature: float, *, free: bool
+) -> Place:
+    """The mode, the curvature there, strata and an estimator by the normal law that these make."""
     mode, found = _located(kernel, position, held)
-    if free and not sampler.full_data:
+    if free and not kernel.sampler.full_data:
         strata = stratify(kernel.target, found.scale, mode, held, kernel.seed, rows)
         kernel = make(rows, strata) if strata else kernel
         kernel, noise = _quietest(kernel, found, mode, held, temperature)
     else:
-        if isinstance(estimator, ControlVariate):
-            kernel = kernel.replaced(sampler, replace(estimator, centre=mode))
+        if isinstance(kernel.estimator, ControlVariate):
+            kernel = kernel.replaced(kernel.sampler, replace(kernel.estimator, centre=mode))
         noise = measure(kernel, kernel.estimator, found.scale, mode, held, temperature)
-    far = not noise.departure < FAR
-    if far and found.kind != "diagonal":
-        # Far from Gaussian, directions that look wide at the mode may not be: only conditional sds are safe.
-        found = found._replace(scale=Scale(found.scale.diagonal), kind="diagonal", largest=found.top)
-        noise = measure(kernel, kernel.estimator, found.scale, mode, held, temperature)._replace(
-            departure=noise.departure
-        )
-    known = has_law(sampler)
-    # A sampler that has no law here may depend on where it is, as a Recipe does, and is left in its own coordinates.
-    scale = found.scale if sampler.scalable else None
-    if known:
-        step_size, why = _step_size(sampler, noise, found, temperature, kernel.epoch, wishes)
-    else:
-        step_size = FIRST / found.largest if scale else FIRST * float(np.min(found.scale.diagonal)) ** 2 / found.top
-        why = "the sampler does not know its own law: a search decided"
-    trials: list[Trial] = []
-    friction: float | None = None
-    if wishes.search or (wishes.search is None and (far or not known)):
-        if known:
-            why = "the posterior is far from Gaussian: a search decided" if far else "a search decided, as was asked"
-        larger = make if free_batch and not isinstance(kernel.batching, Strata) else None
-        kernel, chosen, trials = search(kernel, scale, mode, held, wishes.sd_error, step_size, larger)
-        step_size, friction, error = chosen.step_size, chosen.friction, chosen.sd_error
-    else:
-        error = _predicted(with_settings(sampler, step_size, None), noise.values, 1.0, temperature, kernel.epoch)
-    sampler = with_settings(sampler, step_size, friction)
-    if scale is not None:
-        smallest = found.largest / found.condition if found.kind == "diagonal" else 1.0
-        sampler = sampler.tuned(found.scale.diagonal.size, smallest, found.largest)
-        spread = 0.0 if trials else float(np.sqrt(temperature))
-        sampler = Preconditioned(sampler, scale, dispersion=spread)
-    report = Tuning(
-        sampler.step_size, wishes.sd_error, error, friction, kernel.batch_size, _named(kernel.estimator), found.kind,
-        found.scale.diagonal.size, found.condition, found.flat, noise.median, noise.departure, why,
-        time.perf_counter() - began, _strata(kernel), tuple(trials),
+    return Place(kernel, mode, found, noise, STIFF)
+
+
+def _in_typical_set(
+    here: Place, make: Make, held: Params, temperature: float, wishes: Auto, *, free: bool, free_batch: bool
+) -> Place:
+    """The same by draws and gradients of a warm-up from the mode."""
+    kernel = here.kernel
+    if isinstance(kernel.batching, Strata) and free:  # they are those of the law at the mode
+        kernel = make(kernel.batch_size)
+    scale, spread, noise = _gentle(kernel, here, held, temperature)
+    warmed = warm_up(
+        kernel, scale, spread, here.centre, held, temperature, noise.values, make if free_batch else None, free=free
+    )
+    phi = warmed.phi
+    return Place(
+        warmed.kernel, warmed.mean, _around(warmed, held, kernel.seed), Noise(warmed.noise, warmed.departure),
+        wishes.sd_error, phi[np.linspace(0, len(phi) - 1, STARTS).astype(int)], warmed.rounds,
     )  # fmt: skip
-    return Tuned(kernel.replaced(sampler), {**mode, **held} if held else mode, report)
+
+
+def _gentle(kernel: Kernel, here: Place, held: Params, temperature: float) -> tuple[Scale, float, Noise]:
+    """A scale around the mode, and how far to go in it, where gradients are still of the size that it foretells.
+
+    Directions that look wide at the mode may not be: then sds given all other parameters are safer.
+    """
+    diagonal = Scale(here.found.scale.diagonal)
+    tried = []
+    for scale, spread in product((here.found.scale, diagonal), (1.0, 0.25, 0.06)):
+        noise = measure(kernel, kernel.estimator, scale, here.centre, held, temperature * spread**2)
+        tried.append((scale, spread * float(np.sqrt(temperature)), noise))
+        if noise.departure < GENTLE:
+            return tried[-1]
+    return min(tried, key=lambda found: found[2].departure)
+
+
+def _around(warmed: Warmed, held: Params, seed: int) -> Curvature:
+    """The curvature that is left in the coordinates of the warm-up, where the chains are."""
+    flat, unravel = ravel_pytree(warmed.mean)
+    target, scale = warmed.kernel.target, warmed.scale
+    kind = "of draws and gradients" + ("" if scale.matrix is None else ", with correlations")
+    tops = [
+        float(largest_eigenvalues(target, unravel(jnp.asarray(place, flat.dtype)), held, scale, 1, seed)[0][-1])
+        for place in warmed.draws.last
+    ]
+    largest = max(1.0, *tops)
+    return Curvature(scale, kind, largest, largest, largest, 0)
+
+
+def _places(here: Place, seed: int, temperature: float) -> np.ndarray:
+    """Where chains on trial start: at draws, or around the mode."""
+    flat = np.asarray(ravel_pytree(here.centre)[0], np.float64)
+    rng = generator(seed, Purpose.TRIAL_STARTS)
+    if here.starts is None:
+        phi = np.sqrt(temperature) * rng.standard_normal((CHAINS, flat.size))
+    else:
+        phi = here.starts[rng.choice(len(here.starts), CHAINS, replace=False)]
+    return flat + np.stack([np.asarray(here.found.scale.forward(z)) for z in phi])
 
 
 def _tune_on_manifold(
     kernel: Kernel, position: Params, held: Params, temperature: float, wishes: Auto, free: bool, began: float
 ) -> Tuned:
     """The same in the tangent space at the mode: see ``tuning.manifold``."""
-    sampler, target = kernel.sampler, kernel.target
+    sampler: Any = kernel.sampler
+    target = kernel.target
     if wishes.search:
-        raise ValueError(
-            "search=True: on manifolds there is no search, the discrepancy that judges it is of flat space"
-        )
+        raise ValueError("search=True: there is no warm-up on manifolds, it takes the linear coordinates of flat space")
     if not has_law(sampler):
         raise ValueError(
             f'step_size="auto" on a manifold needs a sampler that knows its law, and {sampler!r} does not: give a step '
             "size, or leave out matrices and resample_momentum"
         )
     target.check(position, held)
-    with_settings(sampler, 1.0, None).check(position, target.geometry)
+    _with_step(sampler, 1.0).check(position, target.geometry)
     position = target.geometry.nearest(position)
     start = kernel.estimator.start(target, position, held, partial(find_mode, seed=kernel.seed))
     own = isinstance(kernel.estimator, ControlVariate)
@@ -182,10 +258,10 @@ def _tune_on_manifold(
     )
     step_size, why = _step_size(sampler, noise, found, temperature, kernel.epoch, wishes)
     top = units.largest
-    sampler = with_settings(sampler, step_size, None).tuned(target.geometry.dimension(mode), top / units.condition, top)
+    sampler = _with_step(sampler, step_size).tuned(target.geometry.dimension(mode), top / units.condition, top)
     error = _predicted(sampler, noise.values, 1.0, temperature, kernel.epoch)
     report = Tuning(
-        sampler.step_size, wishes.sd_error, error, None, kernel.batch_size, _named(kernel.estimator), found.kind,
+        sampler.step_size, wishes.sd_error, error, kernel.batch_size, _named(kernel.estimator), found.kind,
         values.size, found.condition, found.flat, noise.median, departure, why, time.perf_counter() - began,
     )  # fmt: skip
     rescaled = Rescaled(sampler, units.scale, dispersion=float(np.sqrt(temperature)))
@@ -332,7 +408,7 @@ def _slopes(
 
 
 def _step_size(
-    sampler: Any, noise: Noise, found: Curvature, temperature: float, epoch: float, wishes: Auto
+    sampler: Any, noise: Noise, found: Curvature, temperature: float, epoch: float, wishes: Auto, most: float = STIFF
 ) -> tuple[float, str]:
     """The largest h within the limit, by halving on a log scale, and what it was that set it."""
     values = noise.values
@@ -344,16 +420,16 @@ def _step_size(
     aim = AIM * wishes.sd_error / (1 + DOUBT * noise.departure)
 
     def stable(h: float) -> bool:
-        candidate = replace(sampler, step_size=h)
+        candidate = _with_step(sampler, h)
         worst = _predicted(candidate, values * found.largest, MARGIN * found.largest, temperature, epoch)
         return bool(np.isfinite(worst))
 
     def accurate(h: float) -> bool:
-        candidate = replace(sampler, step_size=h)
+        candidate = _with_step(sampler, h)
         good = _predicted(candidate, values, 1.0, temperature, epoch) <= aim
         if found.largest > 1:
             stiff = _predicted(candidate, values * found.largest, found.largest, temperature, epoch)
-            good = good and stiff <= STIFF
+            good = good and stiff <= most
         return bool(good)
 
     steady = min(_largest(stable), sampler.longest_step())
@@ -361,6 +437,10 @@ def _step_size(
     if h < steady:
         return h, f"the largest step that keeps every posterior sd within {wishes.sd_error:.0%}, by the sampler's law"
     return h, f"the largest step that is stable, with a margin for curvature {MARGIN:g} times that at the mode"
+
+
+def _with_step(sampler: Any, step_size: float) -> Any:
+    return replace(sampler, step_size=step_size)
 
 
 def _largest(good: Callable[[float], bool]) -> float:

@@ -34,6 +34,7 @@ from scirocco.gradient.program import Program
 from scirocco.manifolds import Euclidean, Geometry, Manifold
 from scirocco.optimise.chart import chart
 from scirocco.optimise.curvature import FULL, hessian, large_diagonal, largest_eigenvalues
+from scirocco.samplers.preconditioned import Scale
 from scirocco.target import Target
 
 DRAWS, REPEATS = 16, 16  # points at which noise is measured, and minibatches at each
@@ -76,7 +77,7 @@ def units(target: Target, mode: Params, held: Params, seed: int) -> Units:
     found = geometry.each(scale, unravel_host(diagonal, here))
     spread = ravel_host(jax.tree.map(lambda d, x: np.broadcast_to(d, x.shape), found, here))
     if flat.size > FULL:
-        top = max(float(largest_eigenvalues(around, here, held, spread, 1, seed)[0][-1]), 1.0)
+        top = max(float(largest_eigenvalues(around, here, held, Scale(spread), 1, seed)[0][-1]), 1.0)
         return Units(found, top, top, 0, "a scale for each point of a manifold")
     values = np.linalg.eigvalsh(spread[:, None] * h * spread)
     top = max(float(values[-1]), np.finfo(np.float64).tiny)

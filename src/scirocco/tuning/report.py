@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from scirocco.core.parts import part
 
 FAR = 0.5  # mean squared error of the Gaussian's gradient, in units of the gradient's own: beyond, a search decides
@@ -11,22 +13,38 @@ FAR = 0.5  # mean squared error of the Gaussian's gradient, in units of the grad
 
 @part
 @dataclass(frozen=True)
-class Trial:
-    """A setting and how it did. ``sd_error`` is None where it is not known, infinite where the chain was lost."""
+class WarmUpRound:
+    """A round of the warm-up. ``heat`` is the virial over the temperature, infinite where the chains were lost."""
 
+    steps: int
     step_size: float
-    friction: float | None
     batch_size: int
-    ksd: float
-    sd_error: float | None
+    heat: float
+    r_hat: float
 
     def __str__(self) -> str:
-        friction = "" if self.friction is None else f", friction {self.friction:.3g}"
-        error = "unknown" if self.sd_error is None else f"{self.sd_error:+.1%}"
+        if not np.isfinite(self.r_hat):
+            return f"{self.steps:,} steps of {self.step_size:.3g}, minibatches of {self.batch_size:,}: lost"
         return (
-            f"step size {self.step_size:.3g}{friction}, batch {self.batch_size:,}: KSD {self.ksd:.3g}, error of the "
-            f"sd {error}"
+            f"{self.steps:,} steps of {self.step_size:.3g}, minibatches of {self.batch_size:,}: virial "
+            f"{self.heat:.2f}, R-hat {self.r_hat:.2f}"
         )
+
+
+@part
+@dataclass(frozen=True)
+class Trial:
+    """A step size that was tried: the virial over the temperature of its chains, and the standard error of that."""
+
+    step_size: float
+    heat: float
+    error: float
+    good: bool
+
+    def __str__(self) -> str:
+        if not np.isfinite(self.heat):
+            return f"step size {self.step_size:.3g}: the chains were lost"
+        return f"step size {self.step_size:.3g}: virial {self.heat:.3f} +- {self.error:.3f}, 1 for the right law"
 
 
 @part
@@ -37,7 +55,6 @@ class Tuning:
     step_size: float
     limit: float
     sd_error: float | None
-    friction: float | None
     batch_size: int
     estimator: str
     curvature: str
@@ -49,25 +66,28 @@ class Tuning:
     reason: str
     seconds: float
     strata: tuple[tuple[int, int], ...] = ()
+    rounds: tuple[WarmUpRound, ...] = ()
     trials: tuple[Trial, ...] = ()
 
     def __str__(self) -> str:
         predicted = "unknown for this sampler" if self.sd_error is None else f"{self.sd_error:.1%}"
-        friction = "" if self.friction is None else f", friction {self.friction:.3g}"
         flat = f", {self.flat} of them without curvature at the mode" if self.flat else ""
         lines = [
-            f"step size {self.step_size:.3g}{friction} in units of the posterior sds, found in {self.seconds:.1f} s",
+            f"step size {self.step_size:.3g} in units of the posterior sds, found in {self.seconds:.1f} s",
             f"  {self.reason}",
             f"  predicted error of the posterior sd: {predicted} (limit {self.limit:.0%})",
             f"  curvature: {self.curvature}, {self.parameters:,} parameters{flat}; condition {self.condition:.3g}",
             f"  gradient noise: {self.noise:.3g} times the curvature ({self.estimator}, minibatches of "
             f"{self.batch_size:,})",
             *self._strata(),
-            f"  departure from a Gaussian: {self.departure:.2g} (a search begins at {FAR:g})",
+            f"  departure from a Gaussian at the mode: {self.departure:.2g} (a warm-up begins at {FAR:g})",
         ]
+        if self.rounds:
+            lines.append("  warm-up, from the mode into the typical set:")
+            lines += [f"    {made}" for made in self.rounds]
         if self.trials:
-            lines.append(f"  {len(self.trials)} settings were tried; the best:")
-            lines += [f"    {trial}" for trial in self.trials[:5]]
+            lines.append("  trials:")
+            lines += [f"    {trial}" for trial in self.trials]
         return "\n".join(lines)
 
     def _strata(self) -> list[str]:

@@ -1,0 +1,109 @@
+"""A round of a warm-up or of a trial: a few chains from given places, their draws, and fresh gradients there."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from scirocco.core.interrupt import poll
+from scirocco.core.keys import Use, as_key, fold
+from scirocco.core.seeds import Purpose, key_words
+from scirocco.core.trees import all_finite
+from scirocco.core.types import Array, Data, Key, Params
+from scirocco.diagnostics.virial import Virial, virial
+from scirocco.gradient.kernel import Kernel
+from scirocco.gradient.program import ChainState, Program
+
+CHAINS, DRAWS = 4, 128  # draws of each chain
+BURN_IN = 0.25  # of the steps
+FARTHEST = 1e8  # no parameter is so large: the chain is lost, if not yet infinite
+
+
+class Round(NamedTuple):
+    """Draws and, at each, grad U from two minibatches that had no part in bringing the chain there."""
+
+    draws: np.ndarray  # (chain, draw, coordinate)
+    slopes: tuple[np.ndarray, np.ndarray]
+
+    @property
+    def last(self) -> np.ndarray:
+        """Where the chains ended."""
+        return self.draws[:, -1]
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Of all chains."""
+        return self.draws.mean(axis=(0, 1))
+
+    def pooled(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Deviations from the mean of all chains, and both gradients, all draws in one."""
+        return _rows(self.draws - self.mean), _rows(self.slopes[0]), _rows(self.slopes[1])
+
+    def within(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Deviations from the mean of each chain, of the gradients too: chains may still be far apart."""
+        first, second, third = (_rows(a - a.mean(axis=1, keepdims=True)) for a in (self.draws, *self.slopes))
+        return first, second, third
+
+    def virial(self, temperature: float) -> Virial:
+        """Whether the chains are as wide as their target."""
+        return virial(self.draws, (self.slopes[0] + self.slopes[1]) / 2, temperature)
+
+    @property
+    def r_hat(self) -> float:
+        """The largest R-hat of means, over halves of the chains."""
+        half = self.draws.shape[1] // 2
+        parts = np.concatenate([self.draws[:, :half], self.draws[:, half:]])
+        within = np.maximum(parts.var(axis=1, ddof=1).mean(axis=0), np.finfo(float).tiny)
+        return float(np.sqrt(1 + np.max(parts.mean(axis=1).var(axis=0, ddof=1) / within)))
+
+
+def _rows(values: np.ndarray) -> np.ndarray:
+    return values.reshape(-1, values.shape[2])
+
+
+def run_round(
+    kernel: Kernel, centre: Params, places: np.ndarray, held: Params, steps: int, number: int
+) -> Round | None:  # fmt: skip
+    """The chains of a kernel from ``places``, its estimator around ``centre``; None if a chain is lost.
+
+    ``number`` names the random numbers of the round and, of data on disk, the block that it runs on.
+    """
+    poll()
+    flat, unravel = ravel_pytree(centre)
+    state = kernel.estimator.init(kernel.target, centre, held)
+    gap = max(1, int((1 - BURN_IN) * steps) // DRAWS)
+    words = key_words(kernel.seed, Purpose.SEARCH_CHAINS, number)
+    starts = jax.vmap(unravel)(jnp.asarray(places, flat.dtype))
+    data = kernel.data_at(number * (kernel.steps_per_block or 0))
+    found = _chains(kernel.program, words, starts, held, state, data, max(1, steps - gap * (DRAWS - 1)), gap)
+    draws, first, second = (np.asarray(a, np.float64).swapaxes(0, 1) for a in found)
+    if not all_finite((draws, first, second)) or np.max(np.abs(draws)) > FARTHEST:
+        return None
+    return Round(draws, (first, second))
+
+
+@jax.jit
+def _chains(
+    program: Program, words: Array, starts: Params, held: Params, estimator: Any, data: Data, burn_in: Array, gap: Array
+) -> tuple[Array, Array, Array]:
+    """Draws and two gradients of each, (draw, chain, coordinate); one program for all settings that are numbers."""
+    own = jnp.asarray(words) + jnp.stack([jnp.arange(CHAINS, dtype=jnp.uint32), jnp.zeros(CHAINS, jnp.uint32)], 1)
+    keys = jax.vmap(as_key)(own)
+    state = jax.vmap(lambda key, place: program.state(key, place, held, estimator))(keys, starts)
+    flat: Any = jax.vmap(lambda tree: ravel_pytree(tree)[0])
+    move: Any = jax.vmap(lambda key, s: program.transition(key, s, data)[0])
+
+    def slope(key: Key, state: ChainState, number: Array) -> Array:
+        return ravel_pytree(program.fresh_gradient(fold(key, Use.GRADIENT, number), state, data))[0]
+
+    def draw(state: ChainState, number: Array) -> tuple[ChainState, tuple[Array, Array, Array]]:
+        steps = jnp.where(number == 0, burn_in, gap)
+        state = jax.lax.fori_loop(0, steps, lambda _, s: move(keys, s), state)
+        first, second = (jax.vmap(slope, (0, 0, None))(keys, state, 2 * number + k) for k in range(2))
+        return state, (flat(state.sampler.position), first, second)
+
+    return jax.lax.scan(draw, state, jnp.arange(DRAWS, dtype=jnp.int32))[1]
