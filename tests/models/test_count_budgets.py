@@ -60,6 +60,27 @@ def test_without_a_budget_there_is_a_default(name, tmp_path):
     assert type(model).load(tmp_path / "model").ended_ == model.ended_
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_seconds_that_resume_is_given_are_used(name, tmp_path, ticking):
+    """They take the place of the default number of passes, as in ``fit``; passes that were asked for bind still."""
+    make, default = MODELS[name]
+    make().fit(COUNTS, path=tmp_path / "run")
+    make(max_iter=20).fit(COUNTS, path=tmp_path / "limited")
+    ticking(1.0)
+    longer = {"max_seconds": 8000.0, "checkpoint_seconds": 1e9}
+    model = sc.resume(tmp_path / "run", COUNTS, **longer)
+    assert model.n_iter_ > 1.2 * default
+    assert "max_seconds was used up" in model.ended_
+    assert model.posterior_.sizes["draw"] == 5
+    assert model.max_seconds == 8000.0
+    again = sc.resume(tmp_path / "run", COUNTS)  # it is the budget of the run from now on, and used up
+    assert again.n_iter_ == model.n_iter_
+    assert "max_seconds was used up" in again.ended_
+    limited = sc.resume(tmp_path / "limited", COUNTS, **longer)
+    assert limited.n_iter_ == pytest.approx(20, abs=2)
+    assert "max_iter" in limited.ended_
+
+
 def test_few_passes_in_the_time_still_give_draws(second_by_second):
     wide = np.zeros((60, 3000), int)
     wide[:, :30] = COUNTS

@@ -1,9 +1,13 @@
 """How many topics: candidates under one budget."""
 
+import signal
+import tempfile
+
 import numpy as np
 import pytest
 
 import scirocco as sc
+from scirocco.models.lda import topic_choice
 
 TOPICS = np.kron(np.eye(5), np.full(8, 1 / 8)) * 0.97 + 0.03 / 40
 
@@ -42,6 +46,37 @@ def test_the_picture_has_what_the_table_has(counts, ticking):
     np.testing.assert_allclose(np.asarray(ax.lines[0].get_ydata(), float), choice.table["perplexity"])
     assert f"recommended: {choice.recommended}" in [text.get_text() for text in ax.get_legend().get_texts()]
     mpl.pyplot.close(ax.figure)
+
+
+@pytest.mark.parametrize("fits", [1, 4])
+def test_ctrl_c_ends_the_comparison(counts, fits, ticking, monkeypatch, tmp_path):
+    """In the first fit, or when the fits go on in the second round: none that was cut short is compared."""
+    fitted, calls, scored = topic_choice._gone_on, [], []
+
+    def pressing(*given):
+        calls.append(1)
+        if len(calls) == fits:
+            signal.raise_signal(signal.SIGINT)
+        return fitted(*given)
+
+    def scores(*given, **named):
+        scored.append(1)
+        return completion_scores(*given, **named)
+
+    completion_scores = topic_choice.completion_scores
+    monkeypatch.setattr(topic_choice, "_gone_on", pressing)
+    monkeypatch.setattr(topic_choice, "completion_scores", scores)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    ticking(5e-5)
+    with (
+        pytest.warns(UserWarning, match="fit was interrupted|before the sampler began"),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        sc.choose_topics(counts[:60], [1, 2, 3], max_seconds=0.6, random_state=0, n_jobs=1)
+    assert len(calls) == fits
+    assert len(scored) == fits - 1
+    assert not list(tmp_path.iterdir())
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.parametrize(

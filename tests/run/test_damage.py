@@ -6,11 +6,13 @@ import json
 import os
 import re
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from zarr.storage import LocalStore
 
 import scirocco as sc
 from scirocco.run import checkpoint, group, store, stored
@@ -369,6 +371,39 @@ def test_a_full_disk_keeps_the_draws_and_leaves_no_litter(tmp_path, monkeypatch)
 def test_what_was_never_written_is_not_a_number(tmp_path):
     make_arrays(tmp_path, {"x": Variable((), np.dtype(np.float32))}, 1, 1, 10)
     assert np.isnan(store.open_group(tmp_path / "draws.zarr")["x"][...]).all()
+
+
+def test_chunks_are_written_once_whatever_the_size_of_the_last_group(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "CHUNK_BYTES", 51 * 16)  # 51 draws of one chain, 25 of two
+    whole = begin(None, num_samples=303, chains=3, group_size=2)
+    put, written = LocalStore.set, Counter()
+
+    async def counted(self, key, value):
+        written[key] += 1
+        await put(self, key, value)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalStore, "set", counted)
+        patched.setattr(group, "next_length", lambda *_: 10)
+        found = begin(tmp_path / "run", num_samples=303, chains=3, group_size=2)
+    np.testing.assert_array_equal(found.posterior["theta"], whole.posterior["theta"])
+    of_theta = {key: times for key, times in written.items() if key.startswith("theta/c/")}
+    assert len(of_theta) == 2 * 13
+    assert set(of_theta.values()) == {1}
+
+
+def test_ragged_draws_of_groups_of_different_sizes_survive_the_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "CHUNK_BYTES", 16 * 8 * 2 * 3)  # 3 draws of the two chains of the first group
+    variables = {"clusters": Variable((), np.dtype(np.float64), ragged=True)}
+    make_arrays(tmp_path, variables, 3, 2, 10)
+    rng, drawn = np.random.default_rng(0), []
+    for chains in (range(2), range(2, 3)):
+        drawn += [[rng.normal(size=rng.integers(0, 4)) for _ in range(10)] for _ in chains]
+        kept = ZarrStore(tmp_path, variables, chains)
+        kept.append({"clusters": Ragged.of(drawn[chains.start :], np.zeros(()))})
+        kept.finish()
+    verify(tmp_path, variables, 10, range(3))
+    assert read_draws(tmp_path, variables, 10, range(3))["clusters"] == Ragged.of(drawn, np.zeros(()))
 
 
 def test_ragged_draws_survive_the_disk(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from killed import KINDS
 
 import scirocco as sc
+from scirocco.run import group, runner, store
 
 SLOW = {"stochastic_mixture", "dirichlet", "lda_stream"}  # they have little that the other kinds do not have
 SCRIPT = Path(__file__).with_name("killed.py")
@@ -69,3 +71,64 @@ def test_two_processes_do_not_work_on_one_run(tmp_path):
     with RunFolder(tmp_path / "run"), pytest.raises(RuntimeError, match="another process works on the run"):
         sc.resume(tmp_path / "run", codes, num_samples=10)
     assert sc.resume(tmp_path / "run", codes, num_samples=10).count == 10  # the lock alone was in the way
+
+
+# While the draws of a run that was extended are replaced.
+
+
+def rows_of(trace):
+    """The draws of each chain, whatever their length, by the passes that were made when they were drawn."""
+    passes, labels, ragged = trace.sample_stats["passes"], trace.posterior["labels"], trace.ragged
+    return {
+        chain: {
+            float(passes[row, draw]): (
+                labels[row, draw].values.tolist(),
+                *(v[row, draw].tolist() for v in ragged.values()),
+            )
+            for draw in range(trace.count)
+        }
+        for row, chain in enumerate(trace.chains)
+    }
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "call"),
+    [
+        (runner.shutil, "rmtree", 2),  # labels are gone, clusters are there still
+        (store, "make_arrays", 1),  # nothing is there
+        (store.ZarrStore, "append", 1),  # all arrays are there, and empty
+        (store.ZarrStore, "append", 2),  # one chain has new draws, the other none
+        (group.Group, "save", 4),  # all draws are there; after the first two they are said to be missing
+    ],
+    ids=["first folder gone", "no folder", "no chain", "one chain", "one chain finished"],
+)
+def test_a_run_killed_while_its_draws_are_replaced(owner, name, call, tmp_path, monkeypatch, ticking):
+    counts = np.random.default_rng(0).poisson(0.5, (40, 20)) + np.eye(40, 20, dtype=int)
+    path = tmp_path / "run"
+    settings = {"n_chains": 2, "n_draws": 4, "search": False, "n_jobs": 1, "random_state": 0}
+    sc.DirichletProcessMixture(max_iter=3, **settings).fit(counts)  # Numba looks at the clock when it compiles
+    ticking(1.0)
+    shorter = rows_of(sc.DirichletProcessMixture(max_seconds=300.0, **settings).fit(counts, path=path).trace_)
+    shutil.copytree(path, tmp_path / "left alone")
+    longer = {"max_seconds": 500.0, "checkpoint_seconds": 1e9}
+    wanted = rows_of(sc.resume(tmp_path / "left alone", counts, **longer).trace_)
+    assert all(max(shorter[chain]) < max(wanted[chain]) for chain in (0, 1))
+
+    done, calls = getattr(owner, name), []
+
+    def killing(*given, **named):
+        calls.append(1)
+        if len(calls) == call:
+            raise SystemExit
+        return done(*given, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, name, killing)
+        with pytest.raises(SystemExit):
+            sc.resume(path, counts, **longer)
+    found = sc.Trace.load(path)
+    assert found.stopped.kind == "unfinished"
+    assert rows_of(found) == wanted
+    again = sc.resume(path, counts)
+    assert again.trace_.stopped.kind == "budget"
+    assert rows_of(again.trace_) == rows_of(sc.Trace.load(path)) == wanted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 import warnings
 
 import jax
@@ -11,8 +12,12 @@ import numpy as np
 import pytest
 
 import scirocco as sc
+from scirocco.counts.engine import DirichletEngine
+from scirocco.gradient.engine import GradientEngine
 from scirocco.models.lda.start.em import StochasticEM
 from scirocco.models.lda.start.race import Race
+from scirocco.run import group
+from scirocco.run.moments import Sums
 
 X = np.random.default_rng(0).normal(2.0, 1.0, (200, 2)).astype(np.float32)
 
@@ -65,6 +70,58 @@ def test_chains_of_counts_and_topics_do_not_depend_on_each_other():
     counts = np.random.default_rng(0).poisson(0.4, (80, 30))
     beside, alone = (sc.LDA(3, max_iter=12, n_chains=n, n_jobs=n, random_state=0).fit(counts) for n in (2, 1))
     np.testing.assert_array_equal(beside.posterior_["topics"][0], alone.posterior_["topics"][0])
+
+
+def test_counting_draws_leaves_alone_what_a_program_was_given(monkeypatch):
+    """The sums of the newest draws are the program's while it runs: whoever reads them then may find them deleted."""
+    settings = FAST | {"num_samples": 300, "chains": 2, "group_size": 1, "collect": False}
+    alone = sc.sample(TARGET, SAMPLER, jnp.zeros(2), **settings)
+    program, pending, count = GradientEngine._run, GradientEngine.pending, group.Group.count
+    running, counts, counted = set(), [], threading.Event()
+
+    def until_counted(self, *given):
+        if self.chains.start == 1 and self.pending_count and not counted.is_set():
+            running.add(self)
+            assert counted.wait(60), "nobody asked while the program ran"
+        try:
+            return program(self, *given)
+        finally:
+            running.discard(self)
+
+    def whose(self):
+        assert self not in running, "the program has them"
+        return pending.fget(self)
+
+    def asked(self):
+        during = self.engine in running
+        try:
+            found = count.fget(self)
+        finally:
+            if during:
+                counted.set()
+        if during:
+            counts.append(found)
+        return found
+
+    monkeypatch.setattr(group, "next_length", lambda *_: 64)
+    monkeypatch.setattr(GradientEngine, "_run", until_counted)
+    monkeypatch.setattr(GradientEngine, "pending", property(whose))
+    monkeypatch.setattr(group.Group, "count", property(asked))
+    beside = sc.sample(TARGET, SAMPLER, jnp.zeros(2), workers=2, **settings)
+    assert set(counts) == {64}  # those of the chunks before
+    assert beside.count == alone.count == 300
+    np.testing.assert_array_equal(beside.mean["theta"], alone.mean["theta"])
+
+
+def test_sums_that_are_handed_over_while_somebody_counts_them():
+    looks = [Sums(5, {}, {}, {}), None]
+
+    class Advancing:
+        """An engine whose sums are complete after the first look at them."""
+
+        pending = property(lambda self: looks.pop(0))
+
+    assert DirichletEngine.pending_count.fget(Advancing()) == 5
 
 
 # Budgets.

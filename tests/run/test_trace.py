@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from importlib.metadata import version
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +15,10 @@ import xarray as xr
 import scirocco as sc
 from scirocco.diagnostics import ess, rhat
 from scirocco.integrators.law import euler_variance
+from scirocco.run import checkpoint
 from scirocco.run.description import Stop
 from scirocco.run.moments import Moments, Sums
+from scirocco.run.store import ZarrStore
 from scirocco.run.trace import Trace
 from scirocco.samplers import Preconditioned, Scale
 
@@ -61,6 +64,34 @@ def test_save_leaves_other_folders_alone(tmp_path):
     with pytest.raises(FileExistsError, match="is left alone"):
         made()[0].save(tmp_path)
     assert (tmp_path / "thesis.tex").exists()
+
+
+@pytest.mark.parametrize("place", ["draws", "moments", "description", "rename"])
+def test_a_trace_that_cannot_be_saved_leaves_what_was_there(place, tmp_path, monkeypatch):
+    """A full disk at any moment: the trace that was saved before is there still, and nothing beside it."""
+    before, x = made(seed=1)
+    before.save(tmp_path / "t")
+    rename = Path.rename
+
+    def full(*given):
+        raise OSError(28, "No space left on device")
+
+    def full_at_last(self, target):
+        return full() if self.name == "new" else rename(self, target)
+
+    failing = {
+        "draws": (ZarrStore, "append", full),
+        "moments": (checkpoint, "write", full),
+        "description": (checkpoint, "write_json", full),
+        "rename": (Path, "rename", full_at_last),  # when the old trace has gone aside
+    }
+    with monkeypatch.context() as patched:
+        patched.setattr(*failing[place])
+        for name in ("t", "elsewhere"):
+            with pytest.raises(OSError, match="No space left"):
+                made(seed=2)[0].save(tmp_path / name)
+    assert [p.name for p in tmp_path.iterdir()] == ["t"]
+    np.testing.assert_array_equal(Trace.load(tmp_path / "t").posterior["x"], x)
 
 
 def test_a_saved_trace_is_not_a_run(tmp_path):

@@ -33,6 +33,8 @@ class Interrupt:
         self._thread = 0
         self._outermost = False  # of its thread
         self._previous: dict[int, Any] = {}  # handlers of the outermost context of the main thread
+        self._leaving = False
+        self._late: list[int] = []  # signals that came when the work was over
 
     @property
     def asked(self) -> bool:
@@ -42,32 +44,38 @@ class Interrupt:
     def __enter__(self) -> Interrupt:
         self._thread = threading.get_ident()
         around = [context for context in _entered if context._thread == self._thread]
-        self.request = next((context.request for context in around if context.asked), None)
-        _entered.append(self)
         self._outermost = not around
         if self._outermost and threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in (signal.SIGINT, signal.SIGTERM):  # Ctrl-C first: from then on nothing raises here
                 if signal.getsignal(number) not in (signal.SIG_IGN, None):
                     self._previous[number] = signal.signal(number, self._handle)
+        _entered.append(self)
+        self.request = next((context.request for context in around if context.asked), self.request)
         return self
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         del frame
-        if self.asked and number == signal.SIGINT:
+        if self._leaving:
+            self._late.append(number)
+            return
+        if self.asked and number == signal.SIGINT and self in _entered:
             raise KeyboardInterrupt
-        for context in _entered:
+        for context in (self, *_entered):
             context.request = number
 
     def __exit__(self, *_: object) -> None:
+        self._leaving = True  # nothing raises before all is as it was; what comes meanwhile takes its usual course then
+        # A second Ctrl-C may have come in the exit of a context inside: none of a thread outlives its outermost one.
+        for context in [c for c in _entered if c is self or (self._outermost and c._thread == self._thread)]:
+            _entered.remove(context)
         try:
-            for number, handler in self._previous.items():
-                signal.signal(number, handler)
-        finally:  # a second Ctrl-C may come here: no context of a thread outlives its outermost one
-            gone = [c for c in _entered if c is self or (self._outermost and c._thread == self._thread)]
-            for context in gone:
-                _entered.remove(context)
-        if self._previous and self.request == signal.SIGTERM:
-            signal.raise_signal(signal.SIGTERM)
+            for number in reversed(self._previous):  # Ctrl-C last
+                signal.signal(number, self._previous[number])
+            if signal.SIGINT in self._late:
+                signal.raise_signal(signal.SIGINT)
+        finally:
+            if self._previous and signal.SIGTERM in (self.request, *self._late):
+                signal.raise_signal(signal.SIGTERM)
 
 
 def poll() -> None:

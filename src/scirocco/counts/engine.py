@@ -66,7 +66,8 @@ class DirichletEngine(SteppedEngine):
     @property
     def pending_count(self) -> int:  # type: ignore[override]
         """Draws of the sums that are not complete."""
-        return 0 if self.pending is None else self.pending.number
+        pending = self.pending  # looked at once: another thread may hand it over
+        return 0 if pending is None else pending.number
 
     # Starting.
 

@@ -8,7 +8,7 @@ from typing import Any
 from scirocco import models
 from scirocco.models.fit_location import FitLocation
 from scirocco.run.describe import rebuild
-from scirocco.run.description import Description
+from scirocco.run.description import Description, PassSettings
 from scirocco.run.resume import GivenParts, Resumer
 
 
@@ -25,4 +25,6 @@ class ModelResumer(Resumer):
             name = None if model is None else model.name
             raise ValueError(f"the run in {path} is of a model {name!r} that this version of scirocco does not have")
         settings = {key: rebuild(value) for key, value in model.settings.items()}
+        if isinstance(description.settings, PassSettings):  # a budget of seconds says how many passes there may be
+            settings["max_seconds"] = description.options.max_seconds
         return getattr(models, model.name)(**settings)._fit(X, y, FitLocation(path, description))

@@ -143,6 +143,8 @@ def save_trace(trace: Trace, folder: Path) -> None:
             folder.rename(aside / "old")
         (aside / "new").rename(folder)
     finally:
+        if (aside / "old").exists() and not folder.exists():  # the new trace did not get there
+            (aside / "old").rename(folder)
         shutil.rmtree(aside, ignore_errors=True)
 
 

@@ -68,8 +68,9 @@ def resume(
     any part that JSON cannot hold (a schedule of optax, a block, a ``collect`` function); the error says which. A run
     that was killed before its first checkpoint starts again.
 
-    ``num_samples`` and ``max_seconds`` extend a run. They and the other options of how it is carried out are from now
-    on those of the run; without them it goes on as it was started.
+    ``num_samples`` and ``max_seconds`` (counted from its beginning) extend a run; a model of counts that was fitted
+    without a budget then makes as many passes as the seconds allow. They and the other options of how it is carried out
+    are from now on those of the run; without them it goes on as it was started.
     """
     folder = Path(path)
     description = read_description(folder)

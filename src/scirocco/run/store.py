@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -202,10 +203,13 @@ class ZarrStore(Store):
         self._opened: dict[str, Any] = {}
         self._pending = MemoryStore(variables, len(chains))
 
-    @property
+    @cached_property
     def chunk(self) -> int:
-        """Draws of a chunk."""
-        return chunk_length(self.variables, len(self.chains))
+        """Draws of a chunk of the arrays, which the largest group of chains decides and not this one."""
+        for name, variable in self.variables.items():
+            group, key = (RAGGED, f"{name}/lengths") if variable.ragged else (DRAWS, name)
+            return int(StoredArray(self.folder / group, key).chunks[1])
+        return chunk_length(self.variables, len(self.chains))  # nothing is stored
 
     @property
     def count(self) -> int:
