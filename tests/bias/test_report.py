@@ -1,4 +1,4 @@
-"""The words and the verdict of the bias report, from numbers made by hand; against the truth see tests/run."""
+"""The words and the findings of the bias report, from numbers made by hand; against the truth see tests/run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import scirocco as sc
-from scirocco.bias.report import RHAT_LIMIT, BiasReport, bias_report, moment_rhat, spread_apart
+from scirocco.bias.report import RHAT_LIMIT, BiasReport, _checked, bias_report, moment_rhat, spread_apart
+from scirocco.bias.virials import Virials
 
 GOOD = BiasReport({"w": np.array([0.1, 0.2])}, {"w": np.array([0.01, -0.02])}, 0.1)
 
@@ -71,51 +72,85 @@ def test_starts_around_one_mode_are_not_apart():
     assert not spread_apart({"x": np.ones((1, 20))}, {"x": np.ones((1, 20))})
 
 
-# The verdict.
+# What it says.
 
 
-def test_an_accurate_step_alone_is_not_trusted():
+def kinds(report):
+    return [finding.kind for finding in report.findings()]
+
+
+def test_one_chain_is_compared_with_none():
     assert GOOD.accurate
-    assert not GOOD.trusted
     assert "agreement between chains was not measured" in str(GOOD)
-    assert "describe the posterior" not in str(GOOD)
 
 
-def test_one_start_is_not_trusted_and_the_report_says_why():
+def test_one_start_is_named():
     one = replace(GOOD, r_hat=1.001, r_hat_in="w", started_apart=False)
-    assert not one.trusted
     assert "all started around one point: other modes would not be seen" in str(one)
-    assert "describe the posterior" not in str(one)
+    assert set(kinds(one)) == {"use it"}
     unknown = replace(one, started_apart=None)
-    assert not unknown.trusted
     assert "may all have started at one point: other modes would not be seen" in str(unknown)
+    apart = replace(one, started_apart=True)
+    assert "chains that started apart agree: R-hat 1.00 (in w)" in str(apart)
 
 
-def test_chains_that_disagree_are_not_trusted():
+def test_chains_that_disagree_should_run_longer_or_not_be_used():
     apart = replace(GOOD, r_hat=2.56, r_hat_in="w", started_apart=True)
-    assert not apart.trusted
+    assert kinds(apart) == ["do not use it"]
     assert "the chains DISAGREE: R-hat of means and variances is 2.56 (in w), above 1.05" in str(apart)
-    assert "describe the posterior" not in str(apart)
+    assert kinds(replace(apart, r_hat=1.1)) == ["run longer"]
 
 
-def test_accurate_chains_that_started_apart_and_agree_are_trusted():
-    report = replace(GOOD, r_hat=1.01, r_hat_in="w", started_apart=True)
-    assert report.trusted
-    assert "chains that started apart agree: R-hat 1.01 (in w)" in str(report)
-    assert "R-hat and ESS describe the posterior" in str(report)
-    assert not replace(report, sd_error={"w": np.array([0.2])}).trusted
-    assert not replace(report, stiffest_error=np.inf).trusted
+def test_errors_of_the_sd_have_their_kinds():
+    assert kinds(replace(GOOD, sd_error={"w": np.array([0.07])})) == ["use means, not intervals"]
+    assert kinds(replace(GOOD, sd_error={"w": np.array([0.4])})) == ["do not use it"]
+    assert kinds(replace(GOOD, sd_error={"w": np.array([-0.9])})) == ["do not use it"]
+    assert kinds(replace(GOOD, sd_error={"w": np.array([np.inf])})) == ["do not use it"]
+    assert kinds(replace(GOOD, stiffest_error=np.inf)) == ["do not use it"]
+    assert kinds(replace(GOOD, stiffest_error=2.6)) == ["use means, not intervals"]
+    assert "hardly moved" in replace(GOOD, sd_error={"w": np.array([-0.9])}).findings()[0].text
 
 
-def test_a_dirichlet_law_has_one_mode():
-    report = replace(GOOD, exact_steps=True, r_hat=1.01, r_hat_in="omega")
-    assert report.trusted
-    assert not replace(report, r_hat=1.2).trusted
+# The virial identity beside the law.
+
+
+def checked(ratio, error, foretold=0.01):
+    """A report whose law foretells an error of the sd, with a virial that was measured."""
+    report = BiasReport({"w": np.array([0.1])}, {"w": np.array([foretold])}, 0.1)
+    return _checked(report, {"w": Virials(np.array([ratio]), np.array([error]))})
+
+
+def test_a_virial_that_agrees_leaves_the_law_its_say():
+    report = checked(1.1, 0.05)
+    assert report.sd_error["w"] == 0.01
+    assert not report.contradicted
+    assert "virial identity, sampled over true sd: 1.05" in str(report)
+
+
+@pytest.mark.parametrize(("ratio", "kind"), [(0.01, "do not use it"), (1.2, "use means, not intervals")])
+def test_a_virial_that_contradicts_the_law_counts(ratio, kind):
+    report = checked(ratio, 0.01)
+    assert report.sd_error["w"] == pytest.approx(np.sqrt(ratio) - 1)
+    assert report.contradicted == 1
+    assert "CONTRADICTS" in str(report)
+    assert kinds(report) == [kind]
+
+
+def test_an_infinite_error_of_the_law_is_contradicted_by_any_virial():
+    assert checked(1.5, 0.05, foretold=np.inf).sd_error["w"] == pytest.approx(np.sqrt(1.5) - 1)
+
+
+def test_few_chains_leave_more_to_chance():
+    found = Virials(np.array([1.0, 1.0]), np.array([0.01, 0.01])).with_chance(np.array([[1.0, 2.0], [1.2, 2.4]]))
+    relative = np.var([1.0, 1.2], ddof=1) / 1.1**2 / 2
+    np.testing.assert_allclose(found.error, np.sqrt(1e-4 + relative))
+    alone = Virials(np.array([1.0]), np.array([0.01]))
+    assert alone.with_chance(np.array([[1.0]])) is alone
 
 
 @pytest.mark.parametrize("apart", [True, False, None])
 def test_reports_are_kept(apart):
-    report = replace(GOOD, r_hat=1.25, r_hat_in="w", started_apart=apart, note="of weights")
+    report = replace(checked(1.2, 0.01), r_hat=1.25, r_hat_in="w", started_apart=apart, note="of weights")
     back = BiasReport.from_arrays({name: np.asarray(a) for name, a in report.to_arrays().items()})
     assert str(back) == str(report)
     assert str(back).endswith("of weights")
@@ -130,8 +165,7 @@ def test_the_report_names_the_variable_with_the_largest_r_hat():
     ones = {"a": np.ones(2), "b": np.ones(())}
     r_hat = {"a": np.array([1.0, 1.01]), "b": np.asarray(1.03)}
     report = bias_report(sampler, state, ones, ones, ones, r_hat=r_hat, started_apart=True)
-    assert (report.r_hat, report.r_hat_in, report.trusted) == (1.03, "b", True)
+    assert (report.r_hat, report.r_hat_in) == (1.03, "b")
     for missing in (None, {}):
         report = bias_report(sampler, state, ones, ones, ones, r_hat=missing)
         assert report.r_hat is None
-        assert not report.trusted

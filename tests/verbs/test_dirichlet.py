@@ -55,8 +55,8 @@ def test_the_bias_report_predicts_the_inflation(sampler):
     assert predicted[0] > 0.1
     np.testing.assert_allclose(1 + found[:3], 1 + predicted[:3], rtol=0.15)
     assert np.all(predicted[3:] == pytest.approx(0, abs=0.02))  # empty categories are exact
-    assert not trace.bias.trusted
-    assert "minibatch noise" in str(trace.summary())
+    assert not trace.verdict().good
+    assert "noise from minibatches" in str(trace.summary())
 
 
 def test_no_report_where_no_law_is_known():
@@ -390,7 +390,7 @@ def test_divergence_keeps_what_was_sampled():
         sc.sample_dirichlet(rare, 0.1, sc.SCIRCV(20.0, choose="always"), batch_size=10, num_samples=5000, burn_in=0)
     trace = caught.value.trace
     assert 0 < trace.count < 5000
-    assert not trace.bias.trusted
+    assert not trace.verdict().good
     assert np.all(np.isfinite(trace.posterior["omega"]))
 
 

@@ -18,23 +18,25 @@ variances of each (``moment_rhat``), which says something only if they started a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import jax
 import numpy as np
 
+from scirocco.bias.virials import Virials
 from scirocco.core.parts import part
 from scirocco.core.trees import named_leaves
 from scirocco.core.types import Params
+from scirocco.run.verdict import LONGER, MEANS, NOT, RHAT_LIMIT, RHAT_LOST, USE, Advice, Finding
 from scirocco.samplers.base import Strain, at, has_law
 
-RHAT_LIMIT = (
-    1.05  # chains whose means differ by a third of an sd: each worth ten independent draws, or in another place
-)
 APART = 2.0  # posterior sds: starts that are spread so widely are not draws around one mode
 FEWEST = 4  # draws for R-hat
 LIMIT = 0.05  # of the posterior sd: beyond this the report warns
+LOST = 0.25  # of the posterior sd: beyond this the means are no better
+STRETCHED = 0.5  # of the sd along the stiffest direction
+DOUBT, SLIGHT = 4.5, 0.02  # standard errors, and error of the sd, by which two estimates may differ
 UNSEEN = 1.0  # beyond this the observed variance is mostly noise and says little about the posterior's
 UNSTABLE = 100.0  # times the variance: the most that is assumed along a direction in which the law has none
 SLACK = 0.1  # of a variance: Monte Carlo error that need not be explained
@@ -58,6 +60,9 @@ class BiasReport:
     r_hat_in: str = ""  # the variable it was found in
     started_apart: bool | None = None  # None: not known
     note: str = ""  # of a model: what its sds are those of, and what they are not
+    virial: dict[str, np.ndarray] = field(default_factory=dict)  # sampled over true variance, by the virial identity
+    virial_error: dict[str, np.ndarray] = field(default_factory=dict)
+    conflicts: dict[str, np.ndarray] = field(default_factory=dict)  # whether it is what ``sd_error`` shows
 
     @property
     def worst(self) -> tuple[str, float]:
@@ -77,24 +82,57 @@ class BiasReport:
         return self.r_hat is not None and self.r_hat <= RHAT_LIMIT
 
     @property
-    def trusted(self) -> bool:
-        """Whether the report is accurate and chains that started apart agree; a Dirichlet law has but one mode."""
-        return self.accurate and self.agreed and bool(self.started_apart or self.exact_steps)
-
-    @property
     def stable(self) -> bool:
         """Whether the step is short enough for every direction, as far as they were seen."""
         return bool(np.isfinite(self.stiffest_error))
 
-    def __str__(self) -> str:
-        share = np.concatenate([np.ravel(v) for v in self.minibatch_share.values()])
+    @property
+    def contradicted(self) -> int:
+        """The parameters in which the virial identity says something else than the sampler's law."""
+        return sum(int(np.sum(conflict)) for conflict in self.conflicts.values())
+
+    def findings(self) -> list[Finding]:
+        """What the report has to say of a result."""
         name, error = self.worst
-        size = f"more than +{UNSEEN:.0%}" if error > UNSEEN else f"at most {error:+.1%}"
-        lines = [
-            f"bias report (step size {self.step_size:.3g})",
-            f"  noise from minibatches: {np.median(share):.0%} of all noise (median), {np.max(share):.0%} at most",
-            f"  estimated error of the posterior sd: {size} (in {name})",
-        ]
+        found = []
+        if not self.stable:
+            text = "the step is unstable in the combination of parameters with the largest curvature"
+            found.append(Finding(NOT, text, Advice(less_bias=True)))
+        if abs(error) > LOST or not np.isfinite(error):
+            wide = "too wide" if error > 0 else "too narrow: they hardly moved"
+            text = f"the chains are {wide}: {self._said(error)} in the sd of {name}"
+            found.append(Finding(NOT, text, Advice(less_bias=True)))
+        elif abs(error) > LIMIT:
+            found.append(
+                Finding(MEANS, f"posterior sds are off by up to {error:+.1%} ({name})", Advice(less_bias=True))
+            )
+        if self.stable and abs(self.stiffest_error) > STRETCHED:
+            text = f"combinations of parameters are off by up to {self.stiffest_error:+.0%} in their sd"
+            found.append(Finding(MEANS, text, Advice(less_bias=True)))
+        if self.r_hat is not None and self.r_hat > RHAT_LIMIT:
+            lost = self.r_hat > RHAT_LOST
+            text = f"chains differ in mean or variance: R-hat of moments {self.r_hat:.2f} ({self.r_hat_in})"
+            found.append(Finding(NOT if lost else LONGER, text, Advice(10.0 if lost else 4.0, less_bias=lost)))
+        if not found:
+            seen = " by two ways of measuring it" if self.virial and self.sd_error else ""
+            found.append(Finding(USE, f"bias of posterior sds at most {error:+.1%} ({name}){seen}"))
+            if self.agreed and not self.exact_steps and not self.started_apart:
+                found.append(Finding(USE, "the chains began around one point, and would not see a mode elsewhere"))
+        return found
+
+    @staticmethod
+    def _said(error: float) -> str:
+        return "more than any law explains" if not np.isfinite(error) else f"{error:+.1%}"
+
+    def __str__(self) -> str:
+        lines = [f"bias report (step size {self.step_size:.3g})"]
+        if self.minibatch_share:
+            share = np.concatenate([np.ravel(v) for v in self.minibatch_share.values()])
+            lines.append(
+                f"  noise from minibatches: {np.median(share):.0%} of all noise (median), {np.max(share):.0%} at most"
+            )
+        name, error = self.worst
+        lines.append(f"  estimated error of the posterior sd: at most {self._said(error)} (in {name})")
         if not self.stable:
             lines.append(
                 "  the step is UNSTABLE in the combination of parameters with the largest curvature: only that the "
@@ -105,27 +143,26 @@ class BiasReport:
                 f"  in the combination of parameters with the largest curvature, if not in any single one: "
                 f"{self.stiffest_error:+.1%}"
             )
+        if self.virial:
+            ratio = np.concatenate([np.ravel(v) for v in self.virial.values()])
+            roots = np.sqrt(np.maximum([ratio.min(), np.median(ratio), ratio.max()], 0))
+            lines.append(
+                f"  virial identity, sampled over true sd: {roots[0]:.2f} to {roots[2]:.2f}, median {roots[1]:.3f} "
+                f"(standard error of a single one {self._virial_doubt:.2f})"
+            )
+        if self.contradicted:
+            lines.append(
+                f"  it CONTRADICTS the law's prediction in {self.contradicted:,} parameters, and is what counts there: "
+                "chains have not left their start, or the posterior is far from Gaussian"
+            )
         lines += self._agreement()
-        if self.trusted:
-            lines.append(
-                f"  below {LIMIT:.0%} for every parameter: R-hat and ESS describe the posterior, unless it is far from "
-                "Gaussian; then compare with a run at half the step size"
-            )
-        elif self.accurate:
-            where = "where the chains have been" if self.agreed else "where a chain has been, as far as a Gaussian goes"
-            lines.append(f"  below {LIMIT:.0%} for every parameter {where}: the step size is short enough there")
-        else:
-            noisy = self.exact_steps or (self.stable and np.median(share) > 0.5)
-            cause = "minibatch noise" if noisy else "the step size"
-            remedy = "SCIRCV with an accurate centre" if self.exact_steps else "estimator=ControlVariate()"
-            lines.append(
-                "  R-hat and ESS CANNOT BE TRUSTED here: whether or not the chains agree, their law is not the "
-                f"posterior.\n  The main cause is {cause}: take a smaller step_size"
-                + (f", a larger batch_size or {remedy}" if noisy else "")
-            )
         if self.note:
             lines.append(f"  {self.note}")
         return "\n".join(lines)
+
+    @property
+    def _virial_doubt(self) -> float:
+        return float(np.median(np.concatenate([np.ravel(v) for v in self.virial_error.values()]))) / 2
 
     def _agreement(self) -> list[str]:
         """What is known of the agreement between chains, and what that is worth."""
@@ -135,7 +172,7 @@ class BiasReport:
             return [
                 f"  the chains DISAGREE: R-hat of means and variances is {self.r_hat:.2f} (in {self.r_hat_in}), above "
                 f"{RHAT_LIMIT}.\n  They are too short, or in different modes, or the posterior has heavy tails or a "
-                "funnel: no sd here is to be relied on"
+                "funnel"
             ]
         if self.exact_steps:
             return [f"  the chains agree: R-hat {self.r_hat:.2f}"]
@@ -144,13 +181,15 @@ class BiasReport:
         start = "all started around one point" if self.started_apart is False else "may all have started at one point"
         return [
             f"  the chains agree, R-hat {self.r_hat:.2f} (in {self.r_hat_in}), but {start}: other modes would not be "
-            "seen.\n  Give initial as a function of a random key, with starts wider than the posterior"
+            "seen"
         ]
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """The report as named arrays, to be saved with the run."""
         arrays = {f"share/{name}": v for name, v in self.minibatch_share.items()}
         arrays |= {f"error/{name}": v for name, v in self.sd_error.items()}
+        for kind in ("virial", "virial_error", "conflicts"):
+            arrays |= {f"{kind}/{name}": v for name, v in getattr(self, kind).items()}
         rest = {
             "step_size": self.step_size, "exact_steps": self.exact_steps, "stiffest_error": self.stiffest_error,
             "r_hat": self.r_hat, "r_hat_in": self.r_hat_in, "started_apart": self.started_apart,
@@ -165,7 +204,8 @@ class BiasReport:
         def part(kind: str) -> dict[str, np.ndarray]:
             return {n.removeprefix(f"{kind}/"): a for n, a in arrays.items() if n.startswith(f"{kind}/")}
 
-        rest = {field.name: arrays[field.name].item() for field in fields(cls) if field.name in arrays}
+        rest: dict[str, Any] = {f.name: arrays[f.name].item() for f in fields(cls) if f.name in arrays}
+        rest |= {kind: part(kind) for kind in ("virial", "virial_error", "conflicts")}
         return cls(part("share"), part("error"), **rest)
 
 
@@ -219,13 +259,44 @@ def bias_report(
     sampler: Any, state: Any, variance: dict[str, np.ndarray], noise: dict[str, np.ndarray],
     curvature: dict[str, np.ndarray], epoch: float = np.inf,
     stiffest: tuple[dict[str, np.ndarray], Strain] | None = None, *,
-    r_hat: Moments | None = None, started_apart: bool | None = None,
+    r_hat: Moments | None = None, started_apart: bool | None = None, virials: dict[str, Virials] | None = None,
 ) -> BiasReport | None:  # fmt: skip
-    """The report for a run; None for samplers that do not know their law and for runs without temperature.
+    """The report for a run; None for runs without temperature, and for samplers that do not know their law if there is
+    no virial either.
 
     ``r_hat`` is what ``moment_rhat`` found, ``started_apart`` what ``spread_apart`` did; without them the report does
     not know whether the chains agree.
     """
+    report = _by_law(sampler, state, variance, noise, curvature, epoch, stiffest, r_hat, started_apart)
+    if not virials:
+        return report
+    if report is None:
+        unknown = {name: np.zeros(found.ratio.shape) for name, found in virials.items()}
+        h = float(np.mean([np.mean(np.asarray(leaf)) for leaf in jax.tree.leaves(at(sampler.step_size, 0))]))
+        report = BiasReport({}, unknown, h, started_apart=started_apart, **worst_rhat(r_hat))
+    return _checked(report, virials)
+
+
+def _checked(report: BiasReport, virials: dict[str, Virials]) -> BiasReport:
+    """The report with the virial identity, which counts where it contradicts the law, beyond chance."""
+    errors, conflicts = dict(report.sd_error), {}
+    for name, found in virials.items():
+        with np.errstate(invalid="ignore"):
+            apart = np.abs(found.sd_error - errors[name])
+        conflicts[name] = ~(apart <= DOUBT * found.sd_error_error + SLIGHT)
+        errors[name] = np.where(conflicts[name], found.sd_error, errors[name])
+    return replace(
+        report, sd_error=errors, virial={name: found.ratio for name, found in virials.items()},
+        virial_error={name: found.error for name, found in virials.items()}, conflicts=conflicts,
+    )  # fmt: skip
+
+
+def _by_law(
+    sampler: Any, state: Any, variance: dict[str, np.ndarray], noise: dict[str, np.ndarray],
+    curvature: dict[str, np.ndarray], epoch: float, stiffest: tuple[dict[str, np.ndarray], Strain] | None,
+    r_hat: Moments | None, started_apart: bool | None,
+) -> BiasReport | None:  # fmt: skip
+    """By the sampler's law, if it knows it."""
     if not has_law(sampler) or not noise:
         return None
     temperature = float(at(sampler.temperature, state.step))

@@ -19,7 +19,7 @@ from scirocco.counts.codes import Codes
 from scirocco.counts.estimators.base import CountEstimator
 from scirocco.counts.minibatches import Minibatches
 from scirocco.run.checkpoint import part
-from scirocco.run.engine import Chunk, Report, SteppedEngine
+from scirocco.run.engine import Chunk, Measured, Report, SteppedEngine
 from scirocco.run.moments import SUMMED, Moments, Sums
 from scirocco.run.recording import Recording
 from scirocco.run.store import Variable
@@ -151,9 +151,9 @@ class DirichletEngine(SteppedEngine):
             tables = ({"omega": sums[name]} for name in ("reference", "first", "second"))
             self.pending = Sums(int(sums["number"]), *tables)
 
-    def report(self, moments: Moments, probed: dict[str, np.ndarray], probes: int) -> Report | None:
+    def report(self, moments: Moments, measured: Measured) -> Report | None:
         """What whoever built the engine has to say of the run."""
-        del probed, probes
+        del measured
         return None if self._report is None else self._report(self, moments)
 
 

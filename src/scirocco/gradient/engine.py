@@ -32,12 +32,13 @@ from scirocco.gradient.loop import (
     one_chain,
     probed_chain,
     single_step,
+    slopes_of_chains,
     states_of,
     stored_draw,
 )
 from scirocco.gradient.program import ChainState
 from scirocco.run import checkpoint
-from scirocco.run.engine import Chunk, Report, SteppedEngine
+from scirocco.run.engine import Chunk, Measured, Report, SteppedEngine
 from scirocco.run.moments import SUMMED, Moments, Sums
 from scirocco.run.recording import Recording
 from scirocco.run.store import Variable
@@ -45,10 +46,13 @@ from scirocco.samplers.base import Info, has_law
 
 DRAW_BYTES = 16 * 2**20  # of draws that a chunk may hold before it hands them over
 SNAPSHOT_BYTES = 64 * 2**20  # of state that is copied before a chunk, so that a divergence can be found in it
-REPORT_SHARE = 0.1  # of the work of the steps goes into measuring for the report
+REPORT_SHARE = 0.1  # of the work of the steps goes into probes for the report
 PROBE_COST = 7  # gradients, about, that the measurements on one minibatch cost
 PROBES = 8
 PROBE_CHAINS = 8
+POINT_SHARE = 0.02  # of the steps: gradients for the virial identity
+LEAST_POINTS, MOST_POINTS = 16, 256
+POINT_BYTES = 32 * 2**20  # of positions and gradients that are kept
 
 
 class ProbePlan(NamedTuple):
@@ -77,7 +81,7 @@ class GradientEngine(SteppedEngine):
         self, kernel: Kernel, initial: Params | Callable[[Key], Params], *, chains: int | range, recording: Recording,
         collect: Callable[[Params], Any] | bool | None = None, gradients: bool = False, num_samples: int | None = None,
         shapes_only: bool = False,
-        report: Callable[[GradientEngine, Moments, dict[str, np.ndarray]], Report | None] | None = None,
+        report: Callable[[GradientEngine, Moments, Measured], Report | None] | None = None,
     ) -> None:  # fmt: skip
         self.kernel, self.recording, self._report = kernel, recording, report
         self.chains = range(chains) if isinstance(chains, int) else chains
@@ -179,6 +183,26 @@ class GradientEngine(SteppedEngine):
         first, count = max(self.total / 2, self.recording.burn_in + 1), self._plan.probes
         steps = np.linspace(first, self.total, count) if count > 1 else np.array([self.total])
         return [int(step) for step in np.unique(steps.astype(int))]
+
+    @property
+    def point_steps(self) -> list[int]:  # type: ignore[override]
+        """Steps evenly spread over the draws, at which the gradient is kept with the position."""
+        if np.isinf(self.total) or self._report is None or not self._has_virial:
+            return []
+        size = sum(np.size(leaf) for leaf in jax.tree.leaves(self.example))
+        room = POINT_BYTES // (8 * max(1, size) * len(self.chains))
+        count = int(min(POINT_SHARE * self.total, MOST_POINTS, room))
+        if count < LEAST_POINTS:
+            return []
+        begin = self.recording.burn_in
+        return [int(step) for step in np.unique(np.linspace(begin, self.total, count + 1)[1:].astype(int))]
+
+    @property
+    def _has_virial(self) -> bool:
+        """Whether the identity holds for what is recorded: in flat space, at one temperature that is not zero."""
+        sampler = self.kernel.sampler
+        warm = not callable(sampler.temperature) and float(np.asarray(sampler.temperature)) > 0
+        return warm and self.kernel.target.geometry.flat
 
     @property
     def _plan(self) -> ProbePlan:
@@ -317,11 +341,20 @@ class GradientEngine(SteppedEngine):
         arrays |= {f"sampler/{i}": np.mean(np.asarray(v), axis=0) for i, v in enumerate(jax.tree.leaves(state.sampler))}
         return {name: np.asarray(v, np.float64) for name, v in arrays.items()}
 
-    def report(self, moments: Moments, probed: dict[str, np.ndarray], probes: int) -> Report | None:
+    def point(self) -> dict[str, np.ndarray]:
+        """The parameters that the sampler moves and grad U there, of each chain."""
+        state = self.state
+        data = self.kernel.data_at(int(state.step), self.chains)
+        slopes = slopes_of_chains(self.kernel.program, self._words[Purpose.CHAIN_PROBE], state, data, self._apart)
+        found = {f"place/{name}": v for name, v in named_leaves(state.sampler.position).items()}
+        found |= {f"slope/{name}": v for name, v in named_leaves(slopes).items()}
+        return {name: np.asarray(v, np.float32) for name, v in found.items()}
+
+    def report(self, moments: Moments, measured: Measured) -> Report | None:
         """What whoever built the engine has to say of the run, if enough was measured."""
-        if self._report is None or not probes or moments.count < 2:
+        if self._report is None or not measured.probes or moments.count < 2:
             return None
-        return self._report(self, moments, probed)
+        return self._report(self, moments, measured)
 
     def mean_state(self, probed: dict[str, np.ndarray]) -> Any:
         """The sampler's state averaged over the probes."""

@@ -198,6 +198,17 @@ def probed_chain(
     return program.probe(key, own, data, repeats, covector, centre)
 
 
+@partial(jax.jit, static_argnums=4, compiler_options=QUICK)
+def slopes_of_chains(program: Program, words: Array, state: ChainState, data: Data, apart: bool) -> Params:
+    """Grad U where each chain is, from minibatches that had no part in bringing it there."""
+
+    def one(key: Key, state: ChainState, data: Data) -> Params:
+        return program.fresh_gradient(fold(key, Use.GRADIENT, state.step), state, data)
+
+    slopes = jax.vmap(one, in_axes=(0, _axes(0), 0 if apart else None))
+    return slopes(jax.vmap(as_key)(words), state, data)
+
+
 def _axes(value: Any) -> ChainState:
     return ChainState(None, value, value, value, value)  # type: ignore[arg-type]
 

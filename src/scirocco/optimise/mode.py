@@ -21,6 +21,7 @@ from scirocco.target import Density, Target, merge, require_target
 
 NEWTON = 20  # steps with a fixed curvature at most
 CLOSE, NEAR = 1e-3, 0.05  # in posterior sds: the wanted distance to the mode, and one that does
+PASSES = 3  # over data on disk at most, for steps with one curvature
 
 
 def find_mode(
@@ -38,8 +39,9 @@ def find_mode(
 
     First ``steps`` (default: two epochs, between 500 and 5,000) of an optax optimiser on minibatch gradients of U/N; by
     default Adam with a cosine decay of its learning rate. Then, if ``polish`` (default: when the data is in
-    memory), Newton's method for up to 500 parameters and L-BFGS beyond, on the full potential summed in float64,
-    because the centre of a control variate should lie well within a posterior sd of the mode. On a manifold the
+    memory, or there are at most 500 parameters), Newton's method for up to 500 parameters and L-BFGS beyond, on the full
+    potential summed in float64, because the centre of a control variate should lie well within a posterior sd of the
+    mode; of data on disk a few passes, until it does. On a manifold the
     steps go along geodesics, and the polish works in normal coordinates; the mode is that of the density on the
     manifold's own measure.
     """
@@ -55,7 +57,7 @@ def find_mode(
         optimizer = _adam(max(1, steps))
     position = _descend(target, initial, held, optimizer, steps, rows, seed)
     if polish is None:
-        polish = isinstance(target.source, Arrays)
+        polish = isinstance(target.source, Arrays) or ravel_pytree(position)[0].size <= FULL
     if polish and not target.geometry.flat:
         around, here = chart(target, position)
         position = target.geometry.exponential(position, _polish(around, here, held))
@@ -110,13 +112,17 @@ def _polish(target: Target, position: Params, held: Params) -> Params:
     """Newton's method with a curvature that is computed once or twice; where that does not do, L-BFGS before it."""
     if ravel_pytree(position)[0].size > FULL:
         return _quasi_newton(target, position, held)
+    if not isinstance(target.source, Arrays):
+        return _newton(target, position, held, steps=PASSES, close=NEAR)[0]
     position, distance = _newton(target, position, held)
     if distance > CLOSE:  # the curvature has changed on the way
         position, distance = _newton(target, position, held)
     return position if distance < NEAR else _newton(target, _quasi_newton(target, position, held), held)[0]
 
 
-def _newton(target: Target, position: Params, held: Params) -> tuple[Params, float]:
+def _newton(
+    target: Target, position: Params, held: Params, steps: int = NEWTON, close: float = CLOSE
+) -> tuple[Params, float]:
     """The best position of steps L L' grad U, and its distance from the mode in posterior sds, |L' grad U|.
 
     U itself is not looked at: near the mode the sum of N log densities no longer tells better from worse.
@@ -133,8 +139,8 @@ def _newton(target: Target, position: Params, held: Params) -> tuple[Params, flo
 
     point = np.asarray(flat, np.float64)
     slope = slope_at(point)
-    for _ in range(NEWTON):
-        if np.max(np.abs(slope)) < CLOSE:
+    for _ in range(steps):
+        if np.max(np.abs(slope)) < close:
             break
         trial = point - scale.forward(slope)
         new = slope_at(trial)

@@ -32,6 +32,14 @@ class Report(Protocol):
         """For saving."""
 
 
+class Measured(NamedTuple):
+    """What was measured during a run, for the report."""
+
+    probed: dict[str, np.ndarray] = {}  # noqa: RUF012 - averages over the probes
+    probes: int = 0
+    points: dict[str, np.ndarray] = {}  # noqa: RUF012 - (chain, point, ...) of ``Engine.point``
+
+
 class Engine(ABC):
     """Some chains of a run. Their draws depend on the seed, their numbers, and how many of them the group has."""
 
@@ -61,6 +69,9 @@ class Engine(ABC):
 
     probe_steps: Sequence[int] = ()
     """Steps after which ``probe`` is to be called; known beforehand, so that it does not depend on chunks."""
+
+    point_steps: Sequence[int] = ()
+    """Steps after which ``point`` is to be called."""
 
     @property
     @abstractmethod
@@ -107,9 +118,13 @@ class Engine(ABC):
         del moments, probed
         return {}
 
-    def report(self, moments: Moments, probed: dict[str, np.ndarray], probes: int) -> Report | None:
-        """The report on all chains of the run, from their moments and the averages of what was measured."""
-        del moments, probed, probes
+    def point(self) -> dict[str, np.ndarray]:
+        """Where the chains are, and what is to be kept of it for the report: (chain, ...) by name."""
+        return {}
+
+    def report(self, moments: Moments, measured: Measured) -> Report | None:
+        """The report on all chains of the run, from their moments and what was measured."""
+        del moments, measured
         return None
 
     def arranged(self, groups: Sequence[GroupResult]) -> Sequence[GroupResult]:

@@ -13,7 +13,7 @@ import numpy as np
 from scirocco.core.clock import Clock
 from scirocco.run import checkpoint
 from scirocco.run.description import Stop
-from scirocco.run.engine import Chunk, Engine
+from scirocco.run.engine import Chunk, Engine, Measured
 from scirocco.run.folder import group_folder
 from scirocco.run.moments import Moments
 from scirocco.run.result import GroupResult
@@ -40,6 +40,7 @@ class Group:
     """Of draws whose sums are complete."""
     probed: dict[str, np.ndarray] = field(default_factory=dict)
     probes: int = 0
+    points: dict[str, list[np.ndarray]] = field(default_factory=dict)
     length: int = 0
     saved: float = field(default_factory=time.perf_counter)
     cost: float = 0.0  # seconds that the last checkpoint took
@@ -89,7 +90,7 @@ class Group:
     def turn(self, clock: Clock, checkpoint_seconds: float) -> None:
         """One chunk, and what is due after it."""
         engine, began, before = self.engine, time.perf_counter(), self.engine.step
-        due = [step for step in engine.probe_steps if step > before]
+        due = sorted(step for step in {*engine.probe_steps, *engine.point_steps} if step > before)
         until = before + self.length
         chunk = engine.advance(min(due[0], until) if due else until, clock)
         made = engine.step - before
@@ -99,7 +100,7 @@ class Group:
         self._keep(chunk)
         self.length = next_length(self.length, made, time.perf_counter() - began)
         if self.diverged is None and due and engine.step == due[0]:
-            self._probe()
+            self._measure()
         waited = time.perf_counter() - self.saved
         if self.folder is not None and waited > max(checkpoint_seconds, self.cost / SAVE_SHARE):
             self.save(clock)
@@ -111,8 +112,21 @@ class Group:
             self.moments.merge(sums)
         self.kept = self.engine.step
 
+    def _measure(self) -> None:
+        """What is due at this step for the report."""
+        if self.engine.step in self.engine.point_steps:
+            for name, values in self.engine.point().items():
+                self.points.setdefault(name, []).append(values)
+        if self.engine.step in self.engine.probe_steps:
+            self._probe()
+
+    def measured(self) -> Measured:
+        """All that was measured so far."""
+        points = {name: np.stack(values, axis=1) for name, values in self.points.items()}
+        return Measured(self.probed, self.probes, points)
+
     def _probe(self) -> None:
-        """Measure for the report. A model that cannot be measured (not twice differentiable, say) is sampled still."""
+        """Probe the chains. A model that cannot be measured (not twice differentiable, say) is sampled still."""
         try:
             found = self.engine.probe(self.streamed(), self.probed)
         except Exception as error:
@@ -131,7 +145,8 @@ class Group:
         moments = self.streamed() if result is None else result.moments
         kinds = {
             "state": self.engine.pack(), "store": self.store.pack(), "mean": moments.mean, "square": moments.square,
-            "start": self.moments.start, "probe": self.probed, "leaves": {} if result is None else result.leaves,
+            "start": self.moments.start, "probe": self.probed, "point": self.measured().points,
+            "leaves": {} if result is None else result.leaves,
             # What the run goes on from: moments without the draws whose sums are part of the state.
             "full_mean": self.moments.mean, "full_square": self.moments.square,
         }  # fmt: skip
@@ -155,6 +170,7 @@ class Group:
         mean, square = (checkpoint.part(arrays, kind) for kind in ("full_mean", "full_square"))
         self.moments = Moments(facts["full_count"], mean, square, checkpoint.part(arrays, "start"))
         self.probed, self.probes, self.kept = checkpoint.part(arrays, "probe"), facts["probes"], self.engine.step
+        self.points = {n: list(np.moveaxis(a, 1, 0)) for n, a in checkpoint.part(arrays, "point").items()}
         return float(facts["seconds"])
 
 

@@ -19,11 +19,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from scirocco.core.clock import Clock
 from scirocco.core.interrupt import Interrupt
 from scirocco.run import checkpoint, store
 from scirocco.run.description import Description, RunOptions, StepSettings, Stop
-from scirocco.run.engine import Engine
+from scirocco.run.engine import Engine, Measured
 from scirocco.run.files import read_trace, write_report
 from scirocco.run.folder import REPORT, RunFolder
 from scirocco.run.group import Group, averaged
@@ -203,11 +205,19 @@ def _written(results: Sequence[GroupResult], description: Description, folder: P
 
 
 def _report(groups: list[Group]) -> Any:
-    measured = [group for group in groups if group.probes]
-    probed = averaged([group.probed for group in measured], [group.probes for group in measured])
+    found = [group.measured() for group in groups]
+    probed = averaged([m.probed for m in found], [m.probes for m in found])
+    measured = Measured(probed, sum(m.probes for m in found), _side_by_side([m.points for m in found]))
     moments = Moments.joined([group.store.moments(group.streamed()) for group in groups])
     try:
-        return groups[0].engine.report(moments, probed, sum(group.probes for group in measured))
+        return groups[0].engine.report(moments, measured)
     except Exception as error:  # a report must never cost the run that it is about
         warnings.warn(f"no bias report: {type(error).__name__}: {error}", stacklevel=5)
         return None
+
+
+def _side_by_side(groups: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Points of all chains, as many of each as all of them have; none if a group has none."""
+    names = groups[0].keys() if all(groups) else ()
+    count = {name: min(points[name].shape[1] for points in groups) for name in names}
+    return {name: np.concatenate([points[name][:, : count[name]] for points in groups]) for name in names}

@@ -14,6 +14,7 @@ from scirocco.run.description import Description, Stop
 from scirocco.run.moments import Moments
 from scirocco.run.ragged import Ragged
 from scirocco.run.store import GRADIENT, STATS, Draws, Variable, Variables
+from scirocco.run.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,13 +40,14 @@ class Summary:
     bias: Any = None
     tuning: Any = None
     agreement: Any = None
+    verdict: Verdict | None = None
 
     def __str__(self) -> str:
         import pandas as pd
 
         with pd.option_context("display.width", 120, "display.max_rows", MAX_ROWS):
             table = self.table.to_string(float_format=lambda x: f"{x:.4g}")
-        said = [table, self.note, self.tuning, self.bias, self.agreement]
+        said = [self.verdict, table, self.note, self.tuning, self.bias, self.agreement]
         if self.bias is None and self.agreement is None:
             said.append("bias report: not available for this sampler or this unfinished run, or left out")
         return "\n".join(str(part) for part in said if part)
@@ -180,17 +182,29 @@ class Trace:
         if unknown:
             raise ValueError(f"var_names {unknown} are not in the trace; it has {list(self.posterior.data_vars)}")
         if not chosen:
-            return Summary(self._moment_table(), "no draws were stored: moments only", self.bias, self.tuning)
+            note = "no draws were stored: moments only"
+            return Summary(self._moment_table(), note, self.bias, self.tuning, verdict=self.verdict())
         if self.count < LEAST_DRAWS:
-            return Summary(self._moment_table(), f"{self.count} {FEW}", self.bias, self.tuning)
-        selected, note = _thinned(self.posterior[chosen], MAX_ROWS)
+            note = f"{self.count} {FEW}"
+            return Summary(self._moment_table(), note, self.bias, self.tuning, verdict=self.verdict())
+        selected, note = thinned(self.posterior[chosen], MAX_ROWS)
         columns, labels = [], []
         for name in map(str, chosen):
             values = selected[name].values
             columns.append(values.reshape(*values.shape[:2], -1).astype(np.float64))
-            labels += [_label(selected, name, index) for index in np.ndindex(values.shape[2:])]
+            labels += [label_of(selected, name, index) for index in np.ndindex(values.shape[2:])]
         table = table_of(np.concatenate(columns, axis=2), labels).table
-        return Summary(table, note, self.bias, self.tuning)
+        return Summary(table, note, self.bias, self.tuning, verdict=self.verdict())
+
+    def verdict(self) -> Verdict:
+        """Whether to use the result, why, and what to do next.
+
+        It weighs how the run ended, R-hat, the Monte Carlo error of means and of sds, and the bias report. Of variables
+        with very many coordinates an even selection is looked at.
+        """
+        from scirocco.run.trace_verdict import verdict_of
+
+        return verdict_of(self)
 
     def _moment_table(self) -> pd.DataFrame:
         import pandas as pd
@@ -231,7 +245,7 @@ class Trace:
         return f"<Trace: {len(self.chains)} chains, {self.count:,} draws of {shapes}{end}>"
 
 
-def _thinned(posterior: xr.Dataset, limit: int) -> tuple[xr.Dataset, str]:
+def thinned(posterior: xr.Dataset, limit: int) -> tuple[xr.Dataset, str]:
     """An even selection of coordinates, so that no table has more than about ``limit`` rows."""
     import xarray as xr
 
@@ -249,7 +263,8 @@ def _thinned(posterior: xr.Dataset, limit: int) -> tuple[xr.Dataset, str]:
     return xr.Dataset(chosen), f"({shown:,} of {total:,} coordinates shown, evenly spread)"
 
 
-def _label(posterior: xr.Dataset, name: str, index: tuple[int, ...]) -> str:
+def label_of(posterior: xr.Dataset, name: str, index: tuple[int, ...]) -> str:
+    """The name of a coordinate in tables."""
     if f"{name}_at" in posterior.coords:
         return f"{name}[{posterior.coords[f'{name}_at'].values[index[0]]}]"
     return f"{name}[{', '.join(map(str, index))}]" if index else name

@@ -365,10 +365,15 @@ class Noise(NamedTuple):
 def measure(
     kernel: Kernel, estimator: Estimator, scale: Scale, mode: Params, held: Params, temperature: float
 ) -> Noise:
-    """The variance over minibatches of (L L' g)_j, over P_jj, averaged over draws of the normal law."""
+    """The variance over minibatches of (L L' g)_j, over P_jj, averaged over draws of the normal law.
+
+    And how far gradients there are from those of the normal law, free of where the search for the mode ended: the
+    gradient at the mode, which should be zero, is taken off.
+    """
     flat, unravel = ravel_pytree(mode)
     target, rng = kernel.target, generator(kernel.seed, Purpose.NOISE_DRAWS)
     phi = (np.sqrt(temperature) * rng.standard_normal((DRAWS + 1, flat.size))).astype(flat.dtype)
+    phi = np.concatenate([phi[:-1], np.zeros((1, flat.size), flat.dtype), phi[-1:]])
     if isinstance(estimator, SAGA | SVRG):  # they remember gradients of other draws: one such draw stands for them
         state, estimator = anchor(target, unravel(flat + scale.forward(phi[-1])), held), ControlVariate()
     else:
@@ -380,9 +385,10 @@ def measure(
         for number, draw in enumerate(phi[:-1])
     ]
     spread, white, noise = (np.array(part, np.float64) for part in zip(*found, strict=True))
-    away = np.mean((white - phi[:-1]) ** 2) - np.mean(noise) / REPEATS
-    departure = max(0.0, float(away / np.mean(phi[:-1].astype(np.float64) ** 2))) if np.isfinite(away) else np.inf
-    return Noise(spread.mean(axis=0) / scale.variance, departure)
+    draws = phi[:DRAWS].astype(np.float64)
+    away = np.mean((white[:DRAWS] - white[DRAWS] - draws) ** 2) - (np.mean(noise[:DRAWS]) + noise[DRAWS]) / REPEATS
+    departure = max(0.0, float(away / np.mean(draws**2))) if np.isfinite(away) else np.inf
+    return Noise(spread[:DRAWS].mean(axis=0) / scale.variance, departure)
 
 
 @partial(jax.jit, compiler_options=QUICK)

@@ -1,0 +1,159 @@
+"""The verdict: 'use it' where it must not be said, and where it may."""
+
+from __future__ import annotations
+
+import ast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import scirocco as sc
+from scirocco.run.verdict import Advice, Finding, judge
+
+NOTHING = np.ones(8, np.float32)  # data that says nothing: the prior is the posterior
+
+
+def run(log_prior, initial, sampler, **options):
+    target = sc.Target(log_prior, lambda p, x: 0.0 * x, NOTHING)
+    settings = {"num_samples": 4000, "burn_in": 500, "thin": 5, "batch_size": 1.0, "progress": False} | options
+    return sc.sample(target, sampler, initial, **settings)
+
+
+def modes(x):
+    return jnp.logaddexp(-0.5 * (x - 4) ** 2, -0.5 * (x + 4) ** 2)
+
+
+def funnel(p):
+    return -(p["v"] ** 2) / 18 - 0.5 * jnp.sum(p["x"] ** 2) * jnp.exp(-p["v"]) - 2 * p["v"]
+
+
+def test_two_modes_from_one_start_look_like_one():
+    trace = run(modes, jnp.array(4.0), sc.SGLD(0.02), num_samples=1500)
+    assert trace.posterior["theta"].values.min() > 0  # no chain has seen the other mode
+    assert trace.bias.accurate
+    assert trace.bias.r_hat < 1.05
+    assert trace.bias.started_apart is False
+    assert "other modes would not be seen" in str(trace.bias)
+    assert "would not see a mode elsewhere" in str(trace.verdict())
+
+
+def test_two_modes_from_starts_apart_disagree():
+    trace = run(modes, lambda key: 6 * jax.random.normal(key), sc.SGLD(0.02), chains=6)
+    assert np.unique(np.sign(trace.posterior["theta"].values[:, -1])).size == 2
+    assert trace.bias.r_hat > 1.5
+    assert trace.verdict().kind == "do not use it"
+    assert "the chains DISAGREE" in str(trace.bias)
+
+
+@pytest.mark.parametrize("start", [jnp.array(0.0), lambda key: 10 * jax.random.normal(key)], ids=["one", "apart"])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_cauchy_posterior_is_not_to_be_used(start, seed):
+    trace = run(lambda x: -jnp.log1p(x**2), start, sc.SGLD(0.05), seed=seed)
+    assert not trace.verdict().good
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_funnel_is_not_to_be_used(seed):
+    def start(key):
+        return {"v": 3 * jax.random.normal(key), "x": jnp.zeros(4)}
+
+    trace = run(funnel, start, sc.SGLD(0.01), seed=seed)
+    assert not trace.verdict().good
+
+
+def test_a_normal_posterior_from_starts_apart_is_to_be_used():
+    trace = run(lambda x: -0.5 * jnp.sum(x**2), lambda key: 5 * jax.random.normal(key, (3,)), sc.SGLD(0.05))
+    assert trace.bias.started_apart
+    assert trace.verdict().kind == "use it"
+    assert str(trace.summary()).startswith("verdict: use it\n")
+
+
+def test_a_single_chain_is_compared_with_none():
+    trace = run(lambda x: -0.5 * x**2, jnp.array(0.0), sc.SGLD(0.05), chains=1)
+    assert trace.bias.r_hat is None
+    assert trace.verdict().kind == "run longer"
+    assert "chains=4" in trace.verdict().action
+    assert "agreement between chains was not measured" in str(trace.bias)
+
+
+def test_what_is_known_of_the_agreement_survives_a_resume(tmp_path):
+    target = sc.Target(lambda x: -0.5 * jnp.sum(x**2), lambda p, x: 0.0 * x, NOTHING)
+    settings = {"burn_in": 500, "thin": 5, "batch_size": 1.0, "progress": False, "path": tmp_path / "run"}
+    sc.sample(target, sc.SGLD(0.05), lambda key: 5 * jax.random.normal(key, (3,)), num_samples=1000, **settings)
+    longer = sc.resume(tmp_path / "run", target, num_samples=4000, progress=False)
+    assert longer.bias.started_apart
+    assert longer.bias.r_hat < 1.05
+    assert longer.verdict().good
+
+
+# What it weighs.
+
+
+def normal(x):
+    return -0.5 * jnp.sum(x**2)
+
+
+def test_chains_that_stand_still_are_not_to_be_used():
+    """Short steps from the mode: the sampler's law sees no error, and R-hat might not."""
+    trace = run(normal, jnp.zeros(3), sc.SGLD(1e-5), num_samples=1000, thin=1)
+    assert np.max(np.sqrt(trace.variance["theta"])) < 0.2
+    found = trace.verdict()
+    assert found.kind == "do not use it"
+    assert any("hardly moved" in reason for reason in found.reasons)
+    assert 'step_size="auto"' in found.action
+
+
+def test_too_few_draws_are_told_how_many_more():
+    trace = run(normal, jnp.zeros(3), sc.SGLD(0.1), num_samples=300, burn_in=300, thin=2)
+    found = trace.verdict()
+    assert found.kind == "run longer"
+    assert "Monte Carlo error" in found.reasons[0]
+    target, sampler, initial = sc.Target(normal, lambda p, x: 0.0 * x, NOTHING), sc.SGLD(0.1), jnp.zeros(3)
+    names = {"sc": sc, "target": target, "sampler": sampler, "initial": initial}
+    call = ast.parse(found.action, mode="eval").body  # code to run, of names that the caller has
+    assert ast.unparse(call.func) == "sc.sample"
+    assert {node.id for node in ast.walk(call) if isinstance(node, ast.Name)} <= set(names)
+    settings = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
+    longer = sc.sample(target, sampler, initial, batch_size=1.0, **settings)
+    assert longer.verdict().good, str(longer.verdict())
+
+
+def test_a_hot_chain_is_seen_by_the_virial_where_the_law_is_unknown():
+    trace = run(normal, jnp.zeros(2), sc.Recipe(1.0, diffusion=1.0), num_samples=2000)
+    ratio = np.mean(trace.variance["theta"])
+    assert ratio == pytest.approx(2, rel=0.1)  # 1/(1 - h/2)
+    np.testing.assert_allclose(np.mean(trace.bias.virial["theta"]), ratio, rtol=0.05)
+    assert trace.verdict().kind == "do not use it"
+
+
+def test_draws_that_were_not_stored_are_no_reason_to_trust():
+    trace = run(normal, jnp.zeros(2), sc.SGLD(0.1), num_samples=500, collect=False)
+    assert trace.verdict().kind == "run longer"
+    assert "no draws were stored" in trace.verdict().reasons[0]
+
+
+def test_a_run_that_diverged_is_not_to_be_used():
+    with pytest.raises(sc.DivergenceError) as caught:
+        run(lambda x: -jnp.sum(x**4), jnp.ones(2), sc.SGLD(2.0), burn_in=0, num_samples=500)
+    assert caught.value.trace.verdict().kind == "do not use it"
+
+
+def test_the_gravest_finding_is_the_verdict():
+    kind, reasons, advice = judge(
+        [Finding("use it", "fine"), Finding("do not use it", "lost"), Finding("run longer", "short", Advice(factor=2))]
+    )
+    assert (kind, reasons, advice.factor) == ("do not use it", ("lost", "short"), 2)
+    assert judge([Finding("use it", "fine")])[:2] == ("use it", ("fine",))
+    assert judge([])[0] == "do not use it"
+
+
+def test_points_of_a_run_survive_a_kill(tmp_path):
+    """A run that goes on has the virial of one that never stopped."""
+    target = sc.Target(normal, lambda p, x: 0.0 * x, NOTHING)
+    settings = {"num_samples": 1000, "burn_in": 100, "batch_size": 1.0, "seed": 5}
+    whole = sc.sample(target, sc.SGLD(0.1), jnp.zeros(2), **settings)
+    sc.sample(target, sc.SGLD(0.1), jnp.zeros(2), **settings, path=tmp_path / "run", max_seconds=1e-9)
+    longer = sc.resume(tmp_path / "run", target, max_seconds=1e9)
+    np.testing.assert_array_equal(longer.bias.virial["theta"], whole.bias.virial["theta"])
