@@ -27,6 +27,7 @@ from scirocco.core.types import Array, Data, Params
 from scirocco.manifolds import FLAT, Geometry
 
 AT_ONCE = 2**21  # log likelihoods of many positions
+REMEMBERED_BYTES = 2**16  # of a position, up to which what was summed there is remembered
 PASS_BYTES = 4 * 2**20  # rows of a pass over all data are taken in pieces of this size: they stay in the cache
 
 
@@ -177,13 +178,32 @@ class Target(PureDensity):
                 poll()
                 yield jax.tree.map(lambda a, k=k: a[k * rows : (k + 1) * rows], data)
 
+    @cached_property
+    def _remembered(self) -> dict[str, tuple[bytes, Any]]:
+        """The last sum over all data of each kind, and where it was taken: several parts ask for the same."""
+        return {}
+
+    def _once(self, kind: str, position: Params, held: Params, compute: Callable[[], Any]) -> Any:
+        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves((position, held))]
+        place = b"".join(leaf.tobytes() for leaf in leaves)
+        if len(place) > REMEMBERED_BYTES:
+            return compute()
+        known = self._remembered.get(kind)
+        if known is None or known[0] != place:
+            known = self._remembered[kind] = place, compute()
+        return known[1]
+
     def full_likelihood_gradient(self, position: Params, held: Params = None) -> Params:
         """The gradient of - sum_i log likelihood_i over all data, in float64."""
-        total = jax.tree.map(lambda leaf: np.zeros(leaf.shape), position)
-        for batch in self.passes():
-            part = _likelihood_gradient(self.density, position, held, batch)
-            total = jax.tree.map(lambda a, b: a + np.asarray(b, dtype=np.float64), total, part)
-        return total
+
+        def compute() -> Params:
+            total = jax.tree.map(lambda leaf: np.zeros(leaf.shape), position)
+            for batch in self.passes():
+                part = _likelihood_gradient(self.density, position, held, batch)
+                total = jax.tree.map(lambda a, b: a + np.asarray(b, dtype=np.float64), total, part)
+            return total
+
+        return self._once("gradient", position, held, compute)
 
     def full_gradient(self, position: Params, held: Params = None) -> Params:
         """Grad U over all data, in float64."""
@@ -197,10 +217,15 @@ class Target(PureDensity):
     ) -> np.ndarray:
         """The Hessian of - sum_i log likelihood_i over all data, or over ``batches``, in float64."""
         size = ravel_pytree(position)[0].size
-        total = np.zeros((size, size))
-        for batch in self.passes() if batches is None else batches:
-            total = total + np.asarray(_likelihood_hessian(self.density, position, held, batch), np.float64)
-        return total
+
+        def compute() -> np.ndarray:
+            total = np.zeros((size, size))
+            for batch in self.passes() if batches is None else batches:
+                total = total + np.asarray(_likelihood_hessian(self.density, position, held, batch), np.float64)
+            return total
+
+        found: np.ndarray = self._once("Hessian", position, held, compute) if batches is None else compute()
+        return found
 
     def log_posterior(self, params: Params) -> float:
         """-U over all data, accumulated in float64."""

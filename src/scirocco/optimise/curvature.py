@@ -58,7 +58,8 @@ def curvature(target: Target, position: Params, held: Params = None, *, seed: in
 
 def hessian(target: Target, position: Params, held: Params = None) -> np.ndarray:
     """The Hessian of U in float64; on an even selection of the data where the whole of it would take long."""
-    batches = _selection(target, int(WORK / ravel_pytree(position)[0].size ** 2))
+    rows = int(WORK / ravel_pytree(position)[0].size ** 2)
+    batches = None if rows >= target.size else _selection(target, rows)
     total = np.asarray(_prior_hessian(target.density, position, held), np.float64) + target.likelihood_hessian(
         position, held, batches
     )
