@@ -2,9 +2,9 @@
 
     python benchmarks/large_table.py [--rows 10000000] [--columns 20] [--memory] [--folder DIR]
 
-A Parquet file is made (and kept in DIR, by default a temporary folder) and sampled with ``step_size="auto"`` and nothing
-else set, from disk or with ``--memory`` from arrays. The posterior is near Gaussian here, so that truth is the mode, by
-Newton's method on all rows, and the inverse of the Hessian there. Beside it what NUTS's gradients alone would cost: the
+A Parquet file is made (and kept in DIR, by default a temporary folder) and sampled with ``step_size="auto"`` and
+nothing else set, from disk or with ``--memory`` from arrays. The posterior is near Gaussian here, so that truth is the
+mode, by Newton's method on all rows, and the inverse of the Hessian there. Beside it what NUTS's gradients alone would cost: the
 measured time of one gradient of all rows, times the number that NUTS takes on a posterior of so many parameters.
 """
 
@@ -99,7 +99,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(f"  sds {np.min(spread / sd):.3f} to {np.max(spread / sd):.3f} of the true ones")
     print(f"  means off by at most {np.max(np.abs(mean - mode) / sd):.3f} sd")
     print(f"  z-scores of the true coefficients up to {np.max(np.abs(mean - weights) / sd):.1f}")
-    print(f"  NUTS: {NUTS_GRADIENTS:,} gradients of {gradient:.2f} s each, {NUTS_GRADIENTS * gradient / 3600:.1f} hours")
+    print(
+        f"  NUTS: {NUTS_GRADIENTS:,} gradients of {gradient:.2f} s each, {NUTS_GRADIENTS * gradient / 3600:.1f} hours"
+    )
     print(trace.verdict())
 
 

@@ -37,6 +37,7 @@ class Purpose(IntEnum):
     LIPSCHITZ_START = 306
     BOUNDARY_DRAWS = 307
     TRIAL_STARTS = 308
+    OTHER_MODES = 309
     # Counts.
     MINIBATCH_ROWS = 401
     MINIBATCH_EPOCH = 402

@@ -29,6 +29,7 @@ from scirocco.target import Density, Target, merge
 FULL = 500  # parameters, up to which the whole Hessian is formed
 LOW_RANK = 100_000  # parameters, up to which its largest eigenvalues are looked for
 RANK = 20
+FEW = 8  # parameters, for which Lanczos' method is not worth it
 WORK = 1e10  # multiplications that a Hessian may cost: beyond, it is taken on every k-th piece of the data
 PIECES = 16  # of the data at least, or all there are
 PROBES = 32  # minibatches for the diagonal of a large model
@@ -148,6 +149,9 @@ def largest_eigenvalues(
         parts += [_product(density, position, held, scaled, batch) for batch in batches]
         return np.asarray(scale.transposed(np.sum([np.asarray(part, np.float64) for part in parts], axis=0)))
 
+    if flat.size <= FEW:
+        values, vectors = np.linalg.eigh(np.stack([multiply(e) for e in np.eye(flat.size)]))
+        return values[-wanted:], vectors[:, -wanted:]
     operator = LinearOperator((flat.size, flat.size), matvec=multiply, dtype=np.float64)
     start = np.random.default_rng(seed).standard_normal(flat.size)
     values, vectors = eigsh(operator, k=wanted, which="LA", v0=start, tol=1e-2)

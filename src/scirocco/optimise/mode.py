@@ -38,10 +38,10 @@ def find_mode(
     """A maximum of the posterior near which ``initial`` lies.
 
     First ``steps`` (default: two epochs, between 500 and 5,000) of an optax optimiser on minibatch gradients of U/N; by
-    default Adam with a cosine decay of its learning rate. Then, if ``polish`` (default: when the data is in
-    memory, or there are at most 500 parameters), Newton's method for up to 500 parameters and L-BFGS beyond, on the full
-    potential summed in float64, because the centre of a control variate should lie well within a posterior sd of the
-    mode; of data on disk a few passes, until it does. On a manifold the
+    default Adam with a cosine decay of its learning rate. Then, if ``polish`` (default: when the data is in memory, or
+    there are at most 500 parameters), Newton's method for up to 500 parameters and L-BFGS beyond, on the full potential
+    summed in float64, because the centre of a control variate should lie well within a posterior sd of the mode; of
+    data on disk a few passes, until it does. On a manifold the
     steps go along geodesics, and the polish works in normal coordinates; the mode is that of the density on the
     manifold's own measure.
     """
@@ -148,6 +148,11 @@ def _newton(
             break
         point, slope = trial, new
     return unravel(jnp.asarray(point, flat.dtype)), float(np.max(np.abs(slope)))
+
+
+def climb(target: Target, position: Params, held: Params = None) -> Params:
+    """The maximum that a quasi-Newton method finds on all data from ``position`` on."""
+    return _quasi_newton(target, position, held)
 
 
 def _quasi_newton(target: Target, position: Params, held: Params, iterations: int = 200) -> Params:

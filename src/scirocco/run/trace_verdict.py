@@ -11,6 +11,7 @@ from scirocco.run.verdict import LONGER, NOT, Advice, Finding, Findings, Verdict
 
 AUTOMATIC = 'sc.UnderdampedLangevin(step_size="auto")'
 ENOUGH = 1000  # draws to ask for where there are next to none
+REACH = 4.0  # sds of the draws from their mean: farther away they have not been
 MOST_LONGER = 100.0  # times as long as it was: more is never asked for
 OF_MODELS = {"num_samples": "n_draws", "chains": "n_chains"}
 """Settings that models call by another name."""
@@ -19,7 +20,7 @@ OF_MODELS = {"num_samples": "n_draws", "chains": "n_chains"}
 def verdict_of(trace: Trace) -> Verdict:
     """Whether to use a trace, why, and what to do next."""
     reported = trace.bias.findings() if isinstance(trace.bias, Findings) else []
-    kind, reasons, advice = judge([*_ended(trace), *_converged(trace), *reported])
+    kind, reasons, advice = judge([*_ended(trace), *_elsewhere(trace), *_converged(trace), *reported])
     return Verdict(kind, reasons, "" if advice is None else _action(trace, advice))
 
 
@@ -27,6 +28,20 @@ def _ended(trace: Trace) -> list[Finding]:
     if trace.stopped is not None and trace.stopped.kind == "diverged":
         return [Finding(NOT, str(trace.stopped), Advice(less_bias=True))]
     return []
+
+
+def _elsewhere(trace: Trace) -> list[Finding]:
+    """Other modes, found before the run, that its draws do not reach."""
+    mean, variance = trace.moments.pooled() if trace.moments.mean else ({}, {})
+    place = np.concatenate([np.ravel(v) for v in mean.values()]) if mean else np.zeros(0)
+    sd = np.sqrt(np.concatenate([np.ravel(v) for v in variance.values()])) if mean else place
+    missed = [
+        mode for mode in getattr(trace.tuning, "elsewhere", ())
+        if len(mode) == place.size and np.any(np.abs(np.asarray(mode) - place) > REACH * sd)
+    ]  # fmt: skip
+    if not missed:
+        return []
+    return [Finding(NOT, f"other modes, as likely as the one that the chains are at: {len(missed)} found")]
 
 
 def _converged(trace: Trace) -> list[Finding]:

@@ -31,7 +31,7 @@ from scirocco.batches import Strata
 from scirocco.core.keys import Use, as_key, fold
 from scirocco.core.program import QUICK
 from scirocco.core.seeds import Purpose, generator, key_words
-from scirocco.core.types import Array, Data, Params
+from scirocco.core.types import Array, Data, Key, Params
 from scirocco.estimators import SAGA, SVRG, ControlVariate, Estimator, Plain
 from scirocco.estimators.control_variate import anchor
 from scirocco.gradient.blocks import split
@@ -44,6 +44,7 @@ from scirocco.samplers.preconditioned import Preconditioned, Scale
 from scirocco.samplers.rescaled import Rescaled
 from scirocco.target import Density, Target, merge
 from scirocco.tuning import manifold
+from scirocco.tuning.elsewhere import other_modes
 from scirocco.tuning.report import FAR, Trial, Tuning, WarmUpRound
 from scirocco.tuning.rounds import CHAINS
 from scirocco.tuning.strata import stratify
@@ -91,10 +92,14 @@ Make = Callable[..., Kernel]
 """(batch size, batching) -> the kernel with everything else as the user wants it."""
 
 
-def tune_kernel(make: Make, rows: int, initial: Params, *, free: bool, free_batch: bool) -> Tuned:
+def tune_kernel(
+    make: Make, rows: int, initial: Params, *, free: bool, free_batch: bool, look_elsewhere: bool,
+    starts: Callable[[Key], Params] | None,
+) -> Tuned:  # fmt: skip
     """Find the step size of a kernel whose sampler leaves it open.
 
-    ``free`` leaves the estimator and the batching open too, ``free_batch`` the batch size.
+    ``free`` leaves the estimator and the batching open too, ``free_batch`` the batch size; other modes are looked for
+    if ``look_elsewhere``, from ``starts`` if there are any.
     """
     began = time.perf_counter()
     kernel = make(rows)
@@ -108,7 +113,9 @@ def tune_kernel(make: Make, rows: int, initial: Params, *, free: bool, free_batc
     if not kernel.target.geometry.flat:
         return _tune_on_manifold(kernel, position, held, temperature, wishes, free, began)
     here = _at_mode(kernel, make, rows, position, held, temperature, free=free)
-    departure = here.noise.departure
+    departure, others = here.noise.departure, []
+    if look_elsewhere and not held:
+        others = other_modes(kernel.target, here.centre, here.found.scale, kernel.seed, starts)
     if wishes.search or (wishes.search is None and not departure < FAR):
         here = _in_typical_set(here, make, held, temperature, wishes, free=free, free_batch=free_batch)
     kernel, found, noise, known = here.kernel, here.found, here.noise, has_law(sampler)
@@ -136,7 +143,8 @@ def tune_kernel(make: Make, rows: int, initial: Params, *, free: bool, free_batc
     report = Tuning(
         sampler.step_size, wishes.sd_error, error, kernel.batch_size, _named(kernel.estimator), found.kind,
         found.scale.diagonal.size, found.condition, found.flat, noise.median, departure, why,
-        time.perf_counter() - began, _strata(kernel), here.rounds, tuple(trials),
+        time.perf_counter() - began, _strata(kernel), here.rounds, tuple(tuple(map(float, p)) for p in others),
+        tuple(trials),
     )  # fmt: skip
     return Tuned(kernel.replaced(sampler), {**here.centre, **held} if held else here.centre, report)
 

@@ -67,6 +67,7 @@ class Tuning:
     seconds: float
     strata: tuple[tuple[int, int], ...] = ()
     rounds: tuple[WarmUpRound, ...] = ()
+    elsewhere: tuple[tuple[float, ...], ...] = ()  # other modes, all parameters in one vector
     trials: tuple[Trial, ...] = ()
 
     def __str__(self) -> str:
@@ -82,6 +83,8 @@ class Tuning:
             *self._strata(),
             f"  departure from a Gaussian at the mode: {self.departure:.2g} (a warm-up begins at {FAR:g})",
         ]
+        if self.elsewhere:
+            lines.append(f"  searches from other places found {len(self.elsewhere)} other modes that are as likely")
         if self.rounds:
             lines.append("  warm-up, from the mode into the typical set:")
             lines += [f"    {made}" for made in self.rounds]

@@ -66,12 +66,14 @@ def tune(
     batching: Batching | None = None,
     blocks: Sequence[Block] = (),
     seed: int = 0,
+    look_elsewhere: bool = True,
 ) -> Tuned:
     """Find the step size of a sampler with ``step_size="auto"``, as ``sample`` does before it runs.
 
     Returns the ``kernel`` (with its ``sampler``, ``estimator`` and ``batch_size``), the ``initial`` position at the
     mode, and a ``report`` on what was chosen and why. ``Auto(sd_error=0.02)`` in place of "auto" sets the limit.
-    Without an ``estimator`` the plain gradient or control variates are chosen by their noise.
+    Without an ``estimator`` the plain gradient or control variates are chosen by their noise. ``look_elsewhere`` asks
+    for searches for other modes, from around the mode, or from starts of ``initial`` if it is a function of a key.
 
     >>> import jax.numpy as jnp, scirocco as sc
     >>> target = sc.Target(lambda m: -m**2 / 2, lambda m, x: -(x - m)**2 / 2, jnp.arange(1000.0) % 7)
@@ -94,7 +96,10 @@ def tune(
     rows = batch_rows(_batch_size(target, sampler, batch_size), target.size)
     first = initial(jax.random.key(seed)) if is_function(initial) else initial
     free = estimator is None and batching is None
-    return tune_kernel(make, rows, first, free=free, free_batch=batch_size is None)
+    starts = initial if is_function(initial) else None
+    return tune_kernel(
+        make, rows, first, free=free, free_batch=batch_size is None, look_elsewhere=look_elsewhere, starts=starts
+    )
 
 
 def _batch_size(target: Target, sampler: Sampler, batch_size: int | float | None) -> int | float:
