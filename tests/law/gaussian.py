@@ -47,7 +47,7 @@ class Problem:
 
 
 LARGE, SMALL = Problem(1000), Problem(100)
-WARM = Problem(1000, scale=0.01)  # of unit scale, where a thermostat of unit mass settles quickly
+WARM = Problem(100, scale=0.01)  # of unit scale, where a thermostat of unit mass settles quickly
 PRECISION = LARGE.precision
 
 
