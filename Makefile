@@ -22,17 +22,17 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(BIN)/mypy
 
-# slower statistical sweeps too
+# slower statistical sweeps too, compiled as users compile
 test-all: lint types
-	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=20
+	XLA_FLAGS= $(BIN)/python -m pytest -n 2 --dist worksteal --durations=20
 
 # a little of everything, which a new version of Python or of a library would break first
 test-quick: $(VENV)/.test
-	$(BIN)/python -m pytest tests -n 2 -m "quick and not slow"
+	XLA_FLAGS= $(BIN)/python -m pytest tests -n 2 -m "quick and not slow"
 
 # the same with the oldest versions that pyproject.toml allows; what they find deprecated in each other is their affair
 test-lowest: $(LOWEST)/.test
-	$(LOWEST)/bin/python -m pytest tests -n 2 -m "quick and not slow" -W ignore::DeprecationWarning
+	XLA_FLAGS= $(LOWEST)/bin/python -m pytest tests -n 2 -m "quick and not slow" -W ignore::DeprecationWarning
 
 # the share of lines and branches; what Numba compiles counts as not run
 coverage: $(VENV)/.dev

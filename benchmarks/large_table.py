@@ -4,8 +4,8 @@
 
 A Parquet file is made (and kept in DIR, by default a temporary folder) and sampled with ``step_size="auto"`` and
 nothing else set, from disk or with ``--memory`` from arrays. The posterior is near Gaussian here, so that truth is the
-mode, by Newton's method on all rows, and the inverse of the Hessian there. Beside it what NUTS's gradients alone would cost: the
-measured time of one gradient of all rows, times the number that NUTS takes on a posterior of so many parameters.
+mode, by Newton's method on all rows, and the inverse of the Hessian there. Beside it what NUTS's gradients alone would
+cost: the measured time of one gradient of all rows, times the number that NUTS takes on such a posterior.
 """
 
 from __future__ import annotations

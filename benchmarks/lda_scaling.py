@@ -35,13 +35,15 @@ TOPICS, USED, DOCUMENTS, BATCH, STEPS = 50, 8_000, 5_000, 250, 40
 VOCABULARIES = (10**4, 10**5, 10**6)
 LENGTHS = (1, 4, 16)
 TURNS = 3
+SECONDS = 8.0  # of each run on a corpus on disk
 PART = 20_000  # documents: corpora on disk are multiples of it
 
 CHILD = """
 import sys
 import scirocco as sc
 corpus = sc.corpora.Corpus(sys.argv[1], block_entries=200_000)
-model = sc.LDA(20, sampler="scir", batch_size=250, max_iter=10**6, max_seconds=8, n_draws=2, random_state=0, n_jobs=1)
+model = sc.LDA(20, sampler="scir", batch_size=250, max_iter=10**6, max_seconds=float(sys.argv[2]),
+               n_draws=2, random_state=0, n_jobs=1)
 model.fit(corpus)
 peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))  # not inherited, as ru_maxrss is
 print(int(peak.split()[1]) / 1024)
@@ -106,7 +108,7 @@ def stream_memory() -> dict[int, float]:
             path = Path(folder) / str(times)
             write_corpus(path, (documents(PART, seed) for seed in range(times)), USED)
             done = subprocess.run(
-                [sys.executable, "-c", CHILD, str(path)], capture_output=True, text=True, check=True
+                [sys.executable, "-c", CHILD, str(path), str(SECONDS)], capture_output=True, text=True, check=True
             )  # fmt: skip
             found[times * PART] = float(done.stdout)
             print(f"  {times * PART:>9,} documents on disk: {found[times * PART]:6.0f} MB at the peak", flush=True)

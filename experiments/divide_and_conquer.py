@@ -57,9 +57,9 @@ COLOUR = dict(zip(METHODS, (*COLOURS[:3], COLOURS[3], COLOURS[0], COLOURS[3], "#
 # In units of the narrowest direction: h of SGLD over its variance, h of SGHMC over its sd.
 GRID = {"SGLD": (0.003, 0.01, 0.03, 0.1, 0.3), "SGHMC": (0.01, 0.03, 0.1, 0.3, 0.8)}
 MODES: dict[str, Any] = {
-    "tiny": {"repetitions": 1, "draws": 100, "thin": 1, "dimensions": (2,)},
-    "short": {"repetitions": 2, "draws": 400, "thin": 5, "dimensions": (2, 10)},
-    "full": {"repetitions": 10, "draws": 2_000, "thin": 50, "dimensions": (2, 5, 10, 20)},
+    "tiny": {"repetitions": 1, "draws": 100, "thin": 1, "dimensions": (2,), "warm_up": 100},
+    "short": {"repetitions": 2, "draws": 400, "thin": 5, "dimensions": (2, 10), "warm_up": 1_000},
+    "full": {"repetitions": 10, "draws": 2_000, "thin": 50, "dimensions": (2, 5, 10, 20), "warm_up": 1_000},
 }
 
 
@@ -175,20 +175,20 @@ def thinned(draws: np.ndarray, count: int) -> np.ndarray:
     return draws[np.linspace(0, len(draws) - 1, count).astype(int)]
 
 
-def nuts(problem: Problem, draws: int, seed: int) -> np.ndarray:
+def nuts(problem: Problem, draws: int, warm_up: int, seed: int) -> np.ndarray:
     """From all data, four chains with short steps: (draw, coordinate)."""
-    trace = sc.sample(problem.target, sc.NUTS(0.1, acceptance=0.95), problem.start, num_samples=draws,
-                      thin=problem.effort, burn_in=1_000, chains=4, seed=seed, report=False,
+    trace = sc.sample(problem.target, sc.NUTS(0.1, acceptance=0.95, adaptation=warm_up // 2), problem.start,
+                      num_samples=draws, thin=problem.effort, burn_in=warm_up, chains=4, seed=seed, report=False,
                       progress=False)  # fmt: skip
     theta = trace.posterior["theta"].values.astype(np.float64)
     return thinned(theta.reshape(-1, theta.shape[-1]), draws)  # chain after chain, of each every fourth draw
 
 
-def combined(problem: Problem, draws: int, seed: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def combined(problem: Problem, draws: int, warm_up: int, seed: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """The answers of all methods from the same shards, and the certificates."""
     found = sc.sample_shards(
-        problem.target, sc.NUTS(0.1), problem.start, shards=SHARDS, num_samples=draws // 2, burn_in=500, chains=2,
-        seed=seed, progress=False,
+        problem.target, sc.NUTS(0.1, adaptation=warm_up // 2), problem.start, shards=SHARDS, num_samples=draws // 2,
+        burn_in=warm_up // 2, chains=2, seed=seed, progress=False,
     )  # fmt: skip
     rng = np.random.default_rng(seed)
     answers, certificates = {}, {}
@@ -202,7 +202,9 @@ def combined(problem: Problem, draws: int, seed: int) -> tuple[dict[str, np.ndar
     return answers, certificates
 
 
-def stochastic(problem: Problem, method: str, step: float, draws: int, thin: int, chains: int, seed: int) -> np.ndarray:
+def stochastic(
+    problem: Problem, method: str, step: float, draws: int, thin: int, warm_up: int, chains: int, seed: int
+) -> np.ndarray:
     """SGLD or SGHMC: (chain, draw, coordinate); infinite if they diverge."""
     made = {
         "SGLD": lambda: sc.SGLD(step**2),
@@ -210,7 +212,7 @@ def stochastic(problem: Problem, method: str, step: float, draws: int, thin: int
     }
     try:
         trace = sc.sample(
-            problem.target, made[method](), problem.start, num_samples=draws, burn_in=2_000, thin=thin,
+            problem.target, made[method](), problem.start, num_samples=draws, burn_in=2 * warm_up, thin=thin,
             batch_size=BATCH, estimator=sc.Plain(), batching=common.Subsets(), chains=chains, seed=seed, report=False,
             progress=False,
         )  # fmt: skip
@@ -219,14 +221,14 @@ def stochastic(problem: Problem, method: str, step: float, draws: int, thin: int
     return trace.posterior["theta"].values.astype(np.float64)
 
 
-def compare(problem: Problem, repetitions: int, draws: int, thin: int) -> Found:
+def compare(problem: Problem, *, repetitions: int, draws: int, thin: int, warm_up: int) -> Found:
     """All methods on one posterior."""
-    truth = nuts(problem, draws, seed=100)
-    floor = divergence(truth, nuts(problem, draws, seed=101))
+    truth = nuts(problem, draws, warm_up, seed=100)
+    floor = divergence(truth, nuts(problem, draws, warm_up, seed=101))
     answers: dict[str, list[np.ndarray]] = {method: [] for method in METHODS}
     certificates: dict[str, list[Any]] = {method: [] for method in SHARED}
     for seed in range(repetitions):
-        made, said = combined(problem, draws, seed)
+        made, said = combined(problem, draws, warm_up, seed)
         for method, answer in made.items():
             answers[method].append(answer)
         for method, certificate in said.items():
@@ -234,9 +236,10 @@ def compare(problem: Problem, repetitions: int, draws: int, thin: int) -> Found:
     narrowest = float(np.sqrt(np.linalg.eigvalsh(np.cov(truth.T))[0]))
     for method in STOCHASTIC:
         steps = [narrowest * (c**0.5 if method == "SGLD" else c) for c in GRID[method]]
-        tried = [divergence(truth, stochastic(problem, method, h, draws // 2, thin, 1, seed=50)[0]) for h in steps]
+        runs = [stochastic(problem, method, h, draws // 2, thin, warm_up, 1, seed=50)[0] for h in steps]
+        tried = [divergence(truth, one) for one in runs]
         best = steps[int(np.argmin(tried))]
-        answers[method] = list(stochastic(problem, method, best, draws, thin, repetitions, seed=51))
+        answers[method] = list(stochastic(problem, method, best, draws, thin, warm_up, repetitions, seed=51))
     return Found(
         {method: np.array([divergence(truth, one) for one in found]) - floor for method, found in answers.items()},
         {method: Verdicts(*(np.array([getattr(c, name) for c in found]) for name in Verdicts._fields))
@@ -254,13 +257,14 @@ def worst(ratios: np.ndarray) -> float:
 
 def run(mode: str) -> Results:
     """All methods on all posteriors."""
-    settings = MODES[mode]
-    problems = PROBLEMS | {f"normal, {d}": (lambda d=d: normal(d)) for d in settings["dimensions"]}
+    settings = dict(MODES[mode])
+    dimensions = settings.pop("dimensions")
+    problems = PROBLEMS | {f"normal, {d}": (lambda d=d: normal(d)) for d in dimensions}
     if mode == "tiny":  # the smallest stands for all
-        return dict.fromkeys(problems, compare(normal(2), settings["repetitions"], settings["draws"], settings["thin"]))
+        return dict.fromkeys(problems, compare(normal(2), **settings))
     results = {}
     for name, make in problems.items():
-        results[name] = compare(make(), settings["repetitions"], settings["draws"], settings["thin"])
+        results[name] = compare(make(), **settings)
         if mode == "full":
             print(name, {method: round(results[name].median(method), 3) for method in METHODS}, flush=True)
     return results

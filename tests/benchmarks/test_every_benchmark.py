@@ -13,6 +13,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,7 @@ NAMES = sorted(path.stem for path in BENCHMARKS.glob("*.py"))
 TINY = {
     "combine": (["--dimensions", "2", "--shards", "2", "--draws", "60", "--seeds", "1"], {}),
     "covertype": (
-        ["--reference", "reference.npz", "--budget", "1", "--only", "scirocco"],
+        ["--reference", "reference.npz", "--budget", "0.1", "--only", "scirocco"],
         {"BURN_IN": 20, "PIECE": 20, "WARMUP": 20},
     ),
     "dp_mixture": (
@@ -44,7 +45,7 @@ TINY = {
     "lda_scaling": (
         ["--picture", "scaling.png"],
         {"TOPICS": 3, "USED": 200, "DOCUMENTS": 100, "BATCH": 20, "STEPS": 3, "VOCABULARIES": (300, 400), "PART": 60,
-         "LENGTHS": (1, 2), "TURNS": 1},
+         "LENGTHS": (1, 2), "TURNS": 1, "SECONDS": 0.2},
     ),
     "lda_speed": (["--topics", "3", "--sweeps", "2", "--turns", "1", "--without", "tomotopy", "topica"], {}),
     "memory": (["--megabytes", "1", "--kinds", "npy"], {"BATCH": 2}),
@@ -52,7 +53,7 @@ TINY = {
         [],
         {"ENTRIES": 2000, "TURNS": 1, "STEP_SIZES": (0.1,), "CATEGORIES": (2000,), "TOUCHED": 100},
     ),
-    "startup": (["--rounds", "1", "--tasks", "topics"], {}),
+    "startup": (["--rounds", "1", "--tasks", "fixed step"], {}),
     "uncertainty": (
         ["--only", "normal", "--samplers", "SGLD"],
         {"CHAINS": 2, "DRAWS": 50, "BURN_IN": 20, "THIN": 1, "WARMUP": 20, "NUTS_DRAWS": 40, "ENOUGH": 10.0},
@@ -132,3 +133,11 @@ def test_a_benchmark_runs(module, monkeypatch, ticking, capsys):
     assert not re.search(r"\b(nan|failed)\b", printed), printed
     if "--picture" in arguments:
         assert Path("scaling.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("module", ["startup"], indirect=True)
+def test_a_task_that_starts_here_runs(module):
+    """What takes long in a process without compiled code."""
+    names = {}
+    exec(textwrap.dedent(module.TASKS["topics"]), names)
+    assert names["task"](0)

@@ -46,9 +46,9 @@ class Problem:
         return self.size**2 / batch * (1 - batch / self.size) * self.tau**2 * self.data.var(0, ddof=1)
 
 
-LARGE, SMALL = Problem(1000), Problem(100)
-WARM = Problem(1000, scale=0.01)  # of unit scale, where a thermostat of unit mass settles quickly
-PRECISION = LARGE.precision
+SMALL = Problem(100)
+WARM = Problem(100, scale=0.01)  # of unit scale, where a thermostat of unit mass settles quickly
+PRECISION = SMALL.precision
 
 
 def autocovariance(variance: float, epoch: int | None, lags: int) -> np.ndarray:

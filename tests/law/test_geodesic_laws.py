@@ -22,13 +22,14 @@ from scirocco.integrators import INTEGRATORS
 from scirocco.manifolds import Euclidean, Geometry, Simplex, Sphere, Stiefel
 
 LIMIT = 4.75
-CHAINS, ROWS = 32, 100
+CHAINS = 32
+FEW, MANY = 10, 100  # rows; what minibatches add has the moments of many
 RNG = np.random.default_rng(0)
 
 
 def rows(*shape):
     """Noise that minibatches add to the gradient: rows with mean zero, so that all data has none."""
-    z = RNG.normal(size=(ROWS, *shape)).astype(np.float32)
+    z = RNG.normal(size=shape).astype(np.float32)
     return z - z.mean(axis=0)
 
 
@@ -42,13 +43,14 @@ class Law:
     statistics: Any
     expected: Any
     noise: float = 1.0  # sd of a row's gradient
+    size: int = FEW
 
     @property
     def target(self):
         def log_likelihood(x, row):
-            return self.log_density(x) / ROWS + self.noise * jnp.sum(row * x) / ROWS
+            return self.log_density(x) / self.size + self.noise * jnp.sum(row * x) / self.size
 
-        return sc.Target(lambda x: 0.0, log_likelihood, rows(*self.shape), manifold=self.manifold)
+        return sc.Target(lambda x: 0.0, log_likelihood, rows(self.size, *self.shape), manifold=self.manifold)
 
     def start(self, key):
         return self.manifold.random(key, self.shape)
@@ -205,7 +207,7 @@ def test_exact_gradients(sampler, law, temperature):
 )
 def test_known_and_measured_noise_is_taken_off(law, known):
     """Batch 10 with noise of sd 60 a row: taken off the chain is right, ignored it is hot."""
-    hot = Law(**{**LAWS[law].__dict__, "noise": 60.0})
+    hot = replace(LAWS[law], noise=60.0, size=MANY)
     variance = hot.noise**2 / 10 * np.var(np.asarray(hot.target.source.arrays), axis=0)
     noise = {
         "number": sc.GradientNoise(float(variance.mean())), "matrix": sc.GradientNoise(sc.Matrix(np.diag(variance))),
@@ -221,7 +223,7 @@ def test_known_and_measured_noise_is_taken_off(law, known):
 
 def test_the_thermostat_absorbs_noise():
     """Isotropic noise of unknown size; with the dimension of the embedding in place of the manifold's it is too hot."""
-    hot = Law(**{**LAWS["von Mises-Fisher"].__dict__, "noise": 60.0})
+    hot = replace(LAWS["von Mises-Fisher"], noise=60.0, size=MANY)
     options = {"batch": 10, "batching": sc.batches.WithReplacement(), "slack": 0.012}
     trace = hot.check(sc.GeodesicSGNHT(0.02, diffusion=1.0), steps=16_000, **options)
     assert abs(trace.sample_stats.kinetic_energy.values.mean() - 0.5) < 0.02
@@ -256,7 +258,8 @@ def test_the_thermostat_absorbs_noise():
 )
 def test_every_estimator(estimator):
     """The noise of this target does not depend on the position, so that control variates remove all of it."""
-    LAWS["von Mises-Fisher"].check(sggmc(1.0), batch=10, estimator=estimator, steps=8000, slack=0.006)
+    law = replace(LAWS["von Mises-Fisher"], size=MANY)
+    law.check(sggmc(1.0), batch=10, estimator=estimator, steps=8000, slack=0.006)
 
 
 @pytest.mark.parametrize("integrator", ["split_friction", "aboba", pytest.param("euler", marks=pytest.mark.slow)])
@@ -362,6 +365,6 @@ def test_the_limit_tells_a_density_on_another_measure():
             pull = x * gradient
             return self.project(x, 2 * (pull - x * jnp.sum(pull, axis=-1, keepdims=True)) / self.root(x))
 
-    wrong = Law(**{**LAWS["Dirichlet"].__dict__, "manifold": Unchanged()})
+    wrong = replace(LAWS["Dirichlet"], manifold=Unchanged())
     with pytest.raises(AssertionError, match="is not"):
         wrong.check(sggmc(1.0), batch=1.0, slack=0.015)

@@ -116,17 +116,16 @@ REGISTRY = {
 
 @pytest.mark.parametrize("temperature", [pytest.param(1.0, marks=pytest.mark.slow), 2.0])
 @pytest.mark.parametrize("name", REGISTRY)
-def test_plain_gradient_batch_100_of_1000(name, temperature):
+def test_plain_gradient_batch_10_of_100(name, temperature):
     """Independent minibatches: every law includes h V/2."""
     case = REGISTRY[name]
-    law = case.law(g.LARGE.gradient_variance(100, replacement=True), temperature)
+    law = case.law(g.SMALL.gradient_variance(10, replacement=True), temperature)
     check_law(
         case.make(temperature),
         sc.Plain(),
         law,
         slack=case.slack,
-        problem=g.LARGE,
-        batch=100,
+        batch=10,
         batching=sc.batches.WithReplacement(),
         **case.options,
     )
@@ -175,16 +174,14 @@ def test_exact_and_variance_reduced_gradients(name, estimator, temperature):
 @pytest.mark.parametrize("name", ["SGLD", "SGHMC euler", pytest.param("SGHMC baoab", marks=pytest.mark.slow)])
 def test_shuffled_epochs(name, temperature):
     """Without replacement the noise of an epoch sums to zero, which the law knows."""
-    variance = g.LARGE.gradient_variance(100, replacement=False)
+    variance = g.SMALL.gradient_variance(10, replacement=False)
     if name == "SGLD":
         law = sgld_law(variance, temperature, epoch=10)
     else:
         law = langevin_law(name.split()[1], variance, temperature, epoch=10)
     white = REGISTRY[name].law(variance, temperature)
     assert np.all(law < 0.93 * white)  # the case tells the two laws apart
-    check_law(
-        REGISTRY[name].make(temperature), sc.Plain(), law, problem=g.LARGE, batch=100, batching=sc.batches.Shuffled()
-    )
+    check_law(REGISTRY[name].make(temperature), sc.Plain(), law, batch=10, batching=sc.batches.Shuffled())
 
 
 @pytest.mark.parametrize("batch", [40, 70])
@@ -238,11 +235,11 @@ def test_thermostats_without_noise(name, estimator, temperature):
 @pytest.mark.parametrize("temperature", [pytest.param(1.0, marks=pytest.mark.slow), 2.0])
 @pytest.mark.parametrize("name", THERMOSTATS)
 def test_thermostats_absorb_minibatch_noise(name, temperature):
-    """Batch 100 of 1000, where SGHMC with the same settings is off by a factor."""
+    """Batch 10 of 100, where SGHMC with the same settings is off by a factor."""
     settings, slack = THERMOSTATS[name]
     h, friction, problem = 0.04, 2.0, g.WARM
     sampler = sc.SGNHT(h, diffusion=friction, temperature=temperature, **settings)
-    noise = problem.gradient_variance(100, replacement=True)
+    noise = problem.gradient_variance(10, replacement=True)
     heated = [
         g.langevin_variance("euler", lam, v, h, friction, friction * temperature) * lam / temperature
         for lam, v in zip(problem.precision, noise, strict=True)
@@ -256,7 +253,7 @@ def test_thermostats_absorb_minibatch_noise(name, temperature):
         # Euler's friction step removes xi (1 - h xi/2) instead of xi: the thermostat settles higher, positions colder.
         xi = (1 - np.sqrt(1 - 2 * h * settled)) / h
         wanted = wanted * (1 - h * xi / 2)
-    check_law(sampler, sc.Plain(), wanted, slack=slack + 0.02, steps=6000, burn_in=1500, problem=problem, batch=100)
+    check_law(sampler, sc.Plain(), wanted, slack=slack + 0.02, steps=6000, burn_in=1500, problem=problem, batch=10)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0])

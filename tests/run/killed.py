@@ -63,7 +63,7 @@ def stream(path, begin):
         target, start = _target(Path(tempfile.mkdtemp()))
     if begin:
         return sc.sample(
-            target, sc.SGNHT(0.01, diffusion=5.0), start, num_samples=1000, burn_in=10, thin=5, batch_size=20, seed=5,
+            target, sc.SGNHT(0.01, diffusion=5.0), start, num_samples=400, burn_in=10, thin=5, batch_size=20, seed=5,
             estimator=sc.SVRG(300), chains=2, path=path, checkpoint_seconds=OFTEN, report=False,
         ).posterior["theta"].values  # fmt: skip
     return sc.resume(path, target, checkpoint_seconds=OFTEN).posterior["theta"].values
@@ -104,7 +104,7 @@ def lda_stream(path, begin):
 
 def _mixture(path, begin, **settings):
     if begin:
-        fitted = sc.DirichletProcessMixture(max_iter=400, n_draws=20, random_state=0, n_jobs=1, **settings).fit(
+        fitted = sc.DirichletProcessMixture(max_iter=200, n_draws=20, random_state=0, n_jobs=1, **settings).fit(
             _documents(), path=path
         )
     else:
@@ -127,7 +127,9 @@ def model(path, begin):
     """A ready model whose step size is found first."""
     x, y = _rows()
     if begin:
-        fitted = sc.LogisticRegression(n_draws=3000, thin=20, random_state=0, n_chains=2).fit(x, y, path=path)
+        fitted = sc.LogisticRegression(
+            n_draws=3000, thin=20, batch_size=20, random_state=0, n_chains=2, measure_bias=False
+        ).fit(x, y, path=path)  # fmt: skip
     else:
         fitted = sc.resume(path, x, y, checkpoint_seconds=OFTEN)
     return fitted.posterior_["coef"].values

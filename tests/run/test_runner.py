@@ -42,6 +42,7 @@ def theta(trace):
 # Groups.
 
 
+@pytest.mark.quick
 def test_a_group_does_not_depend_on_the_others():
     """Chains 2 and 3 are the same to the bit alone with each other, after or beside two others, and in any order."""
     four = sc.sample(TARGET, SAMPLER, jnp.zeros(2), chains=4, group_size=2, **FAST)
@@ -54,7 +55,7 @@ def test_a_group_does_not_depend_on_the_others():
 
 def test_another_size_of_groups_is_the_same_up_to_rounding():
     """Vectorised programs may add in another order: the first draws agree to the precision of float32."""
-    short = {"num_samples": 20, "burn_in": 0, "batch_size": 20, "chains": 4}
+    short = {"num_samples": 20, "burn_in": 0, "batch_size": 20, "chains": 4, "report": False}
     together = theta(sc.sample(TARGET, SAMPLER, jnp.zeros(2), **short))
     apart = theta(sc.sample(TARGET, SAMPLER, jnp.zeros(2), group_size=1, **short))
     np.testing.assert_allclose(together, apart, rtol=1e-4, atol=1e-5)
@@ -131,7 +132,7 @@ def test_sums_that_are_handed_over_while_somebody_counts_them():
 def test_a_budget_of_seconds_ends_a_run_with_what_it_has(kind, tmp_path, ticking):
     ticking(0.02)
     if kind == "gradient":
-        options = {"burn_in": 10, "batch_size": 20, "chains": 2, "path": tmp_path / "run"}
+        options = {"burn_in": 10, "batch_size": 20, "chains": 2, "path": tmp_path / "run", "report": False}
         trace = sc.sample(TARGET, SAMPLER, jnp.zeros(2), num_samples=10**8, collect=False, max_seconds=0.7, **options)
     elif kind == "dirichlet":
         codes = np.random.default_rng(0).integers(0, 9, 1000)
@@ -155,7 +156,15 @@ def test_a_budget_of_seconds_ends_a_run_with_what_it_has(kind, tmp_path, ticking
 def test_steps_say_what_they_did():
     thermostat = sc.SGNHT(0.01, diffusion=5.0, temperature=2.0)
     trace = sc.sample(
-        TARGET, thermostat, jnp.full(2, 2.0), num_samples=3000, burn_in=2000, thin=3, chains=3, batch_size=100
+        TARGET,
+        thermostat,
+        jnp.full(2, 2.0),
+        num_samples=3000,
+        burn_in=2000,
+        thin=3,
+        chains=3,
+        batch_size=100,
+        report=False,
     )
     stats = trace.sample_stats
     assert set(stats) == {"step_size", "gradient_norm", "kinetic_energy", "thermostat"}

@@ -25,6 +25,19 @@ from scirocco.samplers import Preconditioned, Scale
 RNG = np.random.default_rng(1)
 
 
+# Functions that are the same objects are compiled once.
+def log_prior(w):
+    return -0.5 * jnp.sum(w**2)
+
+
+def regression(w, row):
+    return -0.5 * (row[1] - row[0] @ w) ** 2
+
+
+def normal(m, row):
+    return -0.5 * jnp.sum((row - m) ** 2)
+
+
 def made(chains=4, draws=500, shape=(2,), seed=0, **options):
     """A trace of independent normal draws."""
     x = np.random.default_rng(seed).normal(size=(chains, draws, *shape))
@@ -102,7 +115,7 @@ def test_a_saved_trace_is_not_a_run(tmp_path):
 
 
 def test_the_bias_report_is_saved(tmp_path):
-    trace = _gaussian_run(sc.SGLD(2e-4))
+    trace = _gaussian_run(sc.SGLD(2e-4), draws=500)
     trace.save(tmp_path / "t")
     assert str(Trace.load(tmp_path / "t").bias) == str(trace.bias)
 
@@ -192,7 +205,7 @@ def _gaussian_run(sampler, *, draws=4000, size=2000, batch=200, estimator=None, 
     if correlated:
         x[:, 1] = 0.7 * x[:, 0] + np.sqrt(1 - 0.7**2) * x[:, 1]
     y = (x @ np.array([1.0, -1.0, 0.5]) + rng.normal(size=size)).astype(np.float32)
-    target = sc.Target(lambda w: -0.5 * jnp.sum(w**2), lambda w, r: -0.5 * (r[1] - r[0] @ w) ** 2, (x, y))
+    target = sc.Target(log_prior, regression, (x, y))
     trace = sc.sample(target, sampler, jnp.array([1.0, -1.0, 0.5]), num_samples=draws, burn_in=1000, thin=3, chains=8,
                       batch_size=batch, estimator=estimator, seed=seed, **options)  # fmt: skip
     trace.truth = np.diag(np.linalg.inv(np.eye(3) + x.T.astype(float) @ x))
@@ -231,7 +244,7 @@ def test_the_report_finds_the_error_of_the_sd(name):
 def test_the_report_is_finite_where_most_of_the_variance_is_noise(h):
     """The curvature that the observed variance alone would tell is badly posed here: two answers, or none."""
     x = np.random.default_rng(0).normal(size=(5000, 2)).astype(np.float32)
-    target = sc.Target(lambda m: -0.5 * jnp.sum(m**2), lambda m, r: -0.5 * jnp.sum((r - m) ** 2), x)
+    target = sc.Target(log_prior, normal, x)
     trace = sc.sample(
         target, sc.SGLD(h), jnp.zeros(2), num_samples=4000, burn_in=2000, thin=3, batch_size=50, progress=False
     )
@@ -257,7 +270,7 @@ def test_the_report_sees_a_direction_in_which_the_step_is_too_long(scaled):
     rng = np.random.default_rng(0)
     x = (rng.normal(size=(1000, 4)) + 3 * rng.normal(size=(1000, 1))).astype(np.float32)
     y = (x.sum(axis=1) + rng.normal(size=1000)).astype(np.float32)
-    target = sc.Target(lambda w: -0.5 * jnp.sum(w**2), lambda w, r: -0.5 * (r[1] - r[0] @ w) ** 2, (x, y))
+    target = sc.Target(log_prior, regression, (x, y))
     precision = np.eye(4) + x.T.astype(float) @ x
     part = rng.normal(size=(4, 4))
     scale = Scale(np.array([0.01, 0.02, 0.01, 0.03]), part @ part.T / 8 + np.eye(4)) if scaled else Scale(np.ones(4))
@@ -342,7 +355,7 @@ def test_the_share_of_minibatch_noise():
 
 
 def test_no_report_for_samplers_without_a_known_law():
-    target = sc.Target(lambda m: -0.5 * jnp.sum(m**2), lambda m, x: -0.5 * jnp.sum((x - m) ** 2), np.ones((50, 2)))
+    target = sc.Target(log_prior, normal, np.ones((50, 2)))
     trace = sc.sample(target, sc.Recipe(1e-3, diffusion=1.0), jnp.zeros(2), num_samples=100, burn_in=10, batch_size=10)
     assert trace.bias is None
     assert jax.tree.leaves(trace.mean)[0].shape == (2,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 
 import jax
@@ -15,7 +16,12 @@ SCALES = np.array([0.01, 1.0, 3.0])
 MEAN = np.array([0.5, -1.0, 2.0])
 
 
-def stretched(rho=0.0, rows=200):
+def no_prior(p):
+    return 0.0
+
+
+@functools.cache  # functions that are the same objects are compiled once
+def stretched(rho=0.0, rows=40):
     """A normal posterior with these means and sds, the first two correlated by ``rho``; data of the right mean."""
     correlation = np.eye(3)
     correlation[0, 1] = correlation[1, 0] = rho
@@ -28,7 +34,7 @@ def stretched(rho=0.0, rows=200):
         gap = jnp.concatenate([p["a"], p["b"][None]]) - row
         return -gap @ each @ gap / 2
 
-    return sc.Target(lambda p: 0.0, log_likelihood, data), precision
+    return sc.Target(no_prior, log_likelihood, data), precision
 
 
 START = {"a": jnp.zeros(2), "b": jnp.array(0.0)}
@@ -64,12 +70,16 @@ def test_the_law(temperature, rho, dense):
     assert len(np.unique(trace.sample_stats["step_size"])) == 8  # of each chain one, and it stays
 
 
+def log_likelihood_in_units(p, row):
+    return -jnp.sum(((p - row[0]) / row[1]) ** 2) / 400
+
+
 @pytest.mark.parametrize("unit", [1e-4, 1e3])
 def test_units_do_not_matter(unit):
     """The posterior of much data is narrow, and its scales are learnt all the same."""
     data = (unit * np.random.default_rng(0).normal(size=(200, 3)) * SCALES).astype(np.float32)
-    sds = jnp.asarray(unit * SCALES, jnp.float32)
-    target = sc.Target(lambda p: 0.0, lambda p, x: -jnp.sum(((p - x) / sds) ** 2) / 400, data)
+    sds = (unit * SCALES).astype(np.float32)
+    target = sc.Target(no_prior, log_likelihood_in_units, (data, np.tile(sds, (200, 1))))
     trace = sc.sample(target, sc.NUTS(unit * 0.01, adaptation=400), jnp.zeros(3), **RUN | {"chains": 2})
     assert trace.sample_stats["n_steps"].mean() < 20
     np.testing.assert_allclose(trace.posterior["theta"].std(("chain", "draw")) / sds, 1, atol=0.1)
@@ -117,7 +127,7 @@ def test_double_precision(dtype):
     with jax.enable_x64(True):
         target = sc.Target(lambda p: 0.0, lambda p, x: -((p - x) ** 2) / 2, np.linspace(-1, 1, 50).astype(dtype))
         start = jnp.zeros((), dtype)
-        trace = sc.sample(target, sc.NUTS(adaptation=50), start, num_samples=400, burn_in=50, progress=False)
+        trace = sc.sample(target, sc.NUTS(adaptation=50), start, num_samples=400, burn_in=50, report=False)
     assert trace.posterior["theta"].dtype == dtype
     assert float(trace.posterior["theta"].std()) == pytest.approx(50**-0.5, rel=0.15)
 

@@ -70,6 +70,7 @@ def test_a_bare_array_is_theta():
     assert list(sc.sample(TARGET, SGLD, START, **FAST).posterior.data_vars) == ["theta"]
 
 
+@pytest.mark.quick
 def test_batched_and_single_likelihoods_agree_bit_for_bit():
     batched = sc.Target(log_prior, lambda m, x: -0.5 * jnp.sum((x - m) ** 2, axis=1), X, batched=True)
     np.testing.assert_array_equal(
@@ -98,14 +99,16 @@ def test_a_chain_does_not_depend_on_how_it_is_cut_into_chunks(monkeypatch):
 
 
 def test_thinning_and_burn_in_select_from_the_same_chain():
-    every = theta(sc.sample(TARGET, SGLD, START, num_samples=300, burn_in=0, batch_size=20, chains=2))
-    some = theta(sc.sample(TARGET, SGLD, START, num_samples=50, burn_in=100, thin=4, batch_size=20, chains=2))
+    every = theta(sc.sample(TARGET, SGLD, START, num_samples=300, burn_in=0, batch_size=20, chains=2, report=False))
+    some = theta(
+        sc.sample(TARGET, SGLD, START, num_samples=50, burn_in=100, thin=4, batch_size=20, chains=2, report=False)
+    )
     np.testing.assert_array_equal(some, every[:, 103:300:4])
 
 
 def test_one_chain_is_the_first_of_several():
     """The same keys and minibatches; a vectorised program may round in another way, which grows slowly."""
-    short = {"num_samples": 20, "burn_in": 0, "batch_size": 20}
+    short = {"num_samples": 20, "burn_in": 0, "batch_size": 20, "report": False}
     several = theta(sc.sample(TARGET, sc.SGHMC(0.01, friction=5.0), START, chains=3, **short))
     alone = theta(sc.sample(TARGET, sc.SGHMC(0.01, friction=5.0), START, chains=1, **short))
     np.testing.assert_allclose(several[:1], alone, rtol=1e-4, atol=1e-5)
@@ -142,7 +145,7 @@ def test_dispersed_starts():
 
 def test_cyclical_records_the_sampling_stage_only():
     sampler = sc.cyclical(sc.SGLD(2e-3), period=20, exploration=0.5)
-    trace = sc.sample(TARGET, sampler, START, num_samples=100, burn_in=0, batch_size=20, chains=1)
+    trace = sc.sample(TARGET, sampler, START, num_samples=100, burn_in=0, batch_size=20, chains=1, report=False)
     every = sc.kernel(TARGET, sampler, batch_size=20)
     assert trace.count == 100
     from scirocco.run.recording import Recording
@@ -208,7 +211,7 @@ def test_blocks_update_their_parameters_on_the_same_minibatch():
     )
     trace = sc.sample(
         target, sc.SGLD(2e-5), {"mean": jnp.array(0.0), "precision": jnp.array(1.0)}, batch_size=1.0, num_samples=3000,
-        burn_in=1000, thin=10, chains=4, blocks=[sc.Block("precision", gibbs)],
+        burn_in=1000, thin=10, chains=4, blocks=[sc.Block("precision", gibbs)], report=False,
     )  # fmt: skip
     # theta is centred at the sample mean given any precision; the precision's marginal is Gamma(2 + (N-1)/2, ...).
     deviation = np.sum((x - x.mean()) ** 2)
@@ -399,7 +402,14 @@ def test_divergence_names_the_variable_that_failed():
 def test_divergence_is_found_on_the_same_path_with_a_refreshing_estimator():
     with pytest.raises(sc.DivergenceError) as caught:
         sc.sample(
-            TARGET, sc.SGLD(0.0102), START + 1, num_samples=10_000, burn_in=0, batch_size=50, estimator=sc.SVRG(7)
+            TARGET,
+            sc.SGLD(0.0102),
+            START + 1,
+            num_samples=10_000,
+            burn_in=0,
+            batch_size=50,
+            estimator=sc.SVRG(7),
+            report=False,
         )
     trace = caught.value.trace
     assert np.isfinite(theta(trace)).all()
