@@ -48,6 +48,7 @@ TINY = {
          "LENGTHS": (1, 2), "TURNS": 1, "SECONDS": 0.2},
     ),
     "lda_speed": (["--topics", "3", "--sweeps", "2", "--turns", "1", "--without", "tomotopy", "topica"], {}),
+    "large_table": (["--rows", "3000", "--columns", "2"], {"GROUP": 1000}),
     "memory": (["--megabytes", "1", "--kinds", "npy"], {"BATCH": 2}),
     "simplex_engine": (
         [],

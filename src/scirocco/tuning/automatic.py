@@ -117,7 +117,8 @@ def tune_kernel(
     if look_elsewhere and not held:
         others = other_modes(kernel.target, here.centre, here.found.scale, kernel.seed, starts)
     if wishes.search or (wishes.search is None and not departure < FAR):
-        here = _in_typical_set(here, make, held, temperature, wishes, free=free, free_batch=free_batch)
+        here = _in_typical_set(here, others, make, held, temperature, wishes, free=free, free_batch=free_batch)
+        others = []  # chains started there, too: whether they came back is for R-hat to say
     kernel, found, noise, known = here.kernel, here.found, here.noise, has_law(sampler)
     # A sampler that has no law here may depend on where it is, as a Recipe does, and is left in its own coordinates.
     scale = found.scale if sampler.scalable else None
@@ -178,16 +179,18 @@ def _at_mode(
 
 
 def _in_typical_set(
-    here: Place, make: Make, held: Params, temperature: float, wishes: Auto, *, free: bool, free_batch: bool
-) -> Place:
-    """The same by draws and gradients of a warm-up from the mode."""
+    here: Place, others: list[np.ndarray], make: Make, held: Params, temperature: float, wishes: Auto, *, free: bool,
+    free_batch: bool,
+) -> Place:  # fmt: skip
+    """The same by draws and gradients of a warm-up from the mode, and from ``others`` if there are any."""
     kernel = here.kernel
     if isinstance(kernel.batching, Strata) and free:  # they are those of the law at the mode
         kernel = make(kernel.batch_size)
     scale, spread, noise = _gentle(kernel, here, held, temperature)
     warmed = warm_up(
-        kernel, scale, spread, here.centre, held, temperature, noise.values, make if free_batch else None, free=free
-    )
+        kernel, scale, spread, here.centre, others, held, temperature, noise.values, make if free_batch else None,
+        free=free,
+    )  # fmt: skip
     phi = warmed.phi
     return Place(
         warmed.kernel, warmed.mean, _around(warmed, held, kernel.seed), Noise(warmed.noise, warmed.departure),

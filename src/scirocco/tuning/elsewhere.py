@@ -1,8 +1,8 @@
 """Whether the posterior has other modes than the one that was found.
 
 Quasi-Newton searches from a few places as wide as the prior is around the mode, or from the user's own starts. Another
-mode counts if it is as likely as the first, but for a factor that no width makes up for, and lies many posterior sds
-away. What is not found may still be there.
+mode counts if the normal law there has a mass to speak of, if it lies many posterior sds away, and if the density is
+lower between the two. What is not found may still be there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scirocco.core.program import QUICK
 from scirocco.core.seeds import Purpose, generator, key_words
 from scirocco.core.trees import all_finite
 from scirocco.core.types import Array, Key, Params
-from scirocco.optimise.curvature import FULL
+from scirocco.optimise.curvature import FULL, hessian
 from scirocco.optimise.mode import climb
 from scirocco.samplers.preconditioned import Scale
 from scirocco.target import Density, Target
@@ -32,7 +32,9 @@ WORK = 5e7  # rows times parameters, up to which searches are made
 WIDE = 3.0  # sds of the prior, as far as searches begin from the mode
 BOUNDS = 10.0, 1e3  # posterior sds: between them lies how far that is
 APART = 5.0  # posterior sds, in some coordinate, between two modes
-LESS_LIKELY = 10.0  # log density by which a mode may be lower and count
+LESS_LIKELY = 5.0  # log of the mass, by the normal laws at both, that another mode may have less and count
+FLATTEST = 1e-6  # of the largest curvature
+ON_THE_WAY, DEEPER = 17, 3.0  # points between two modes, and by how much the log density is lower at one of them
 
 
 def other_modes(
@@ -50,10 +52,19 @@ def other_modes(
         place = np.asarray(ravel_pytree(there)[0], np.float64)
         known = [here, *found]
         if all_finite(there) and all(np.max(np.abs(place - other) / sd) > APART for other in known):
-            less = -float(target.log_posteriors(jax.tree.map(lambda leaf: leaf[None], there), mode)[0])
-            if less < LESS_LIKELY:
+            way = here + np.linspace(0, 1, ON_THE_WAY)[:, None] * (place - here)
+            lower = -target.log_posteriors(jax.vmap(unravel)(jnp.asarray(way, flat.dtype)), mode)
+            # Between two modes lies a pass; without one the search stopped on the slope of the first.
+            apart = np.max(lower) > max(lower[-1], 0.0) + DEEPER
+            if apart and lower[-1] - _log_volume(target, there) + _log_volume(target, mode) < LESS_LIKELY:
                 found.append(place)
     return found
+
+
+def _log_volume(target: Target, mode: Params) -> float:
+    """Of the normal law at a mode."""
+    values = np.linalg.eigvalsh(hessian(target, mode))
+    return -0.5 * float(np.sum(np.log(np.maximum(values, FLATTEST * values[-1]))))
 
 
 def _places(

@@ -16,7 +16,7 @@ end when the chains agree with each other and the scale has settled, or after th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -77,10 +77,10 @@ class Warmed(NamedTuple):
 
 
 def warm_up(
-    kernel: Kernel, scale: Scale, spread: float, mode: Params, held: Params, temperature: float, noise: np.ndarray,
-    make: Callable[[int], Kernel] | None, *, free: bool,
+    kernel: Kernel, scale: Scale, spread: float, mode: Params, others: Sequence[np.ndarray], held: Params,
+    temperature: float, noise: np.ndarray, make: Callable[[int], Kernel] | None, *, free: bool,
 ) -> Warmed:  # fmt: skip
-    """From around the mode, as far as ``spread`` in units of the scale, into the typical set.
+    """From around the mode and ``others``, as far as ``spread`` in units of the scale, into the typical set.
 
     ``noise`` is that of gradients there; ``make`` gives kernels of other batch sizes, ``free`` leaves the estimator
     open.
@@ -89,7 +89,8 @@ def warm_up(
     flat, unravel = ravel_pytree(mode)
     rng = generator(kernel.seed, Purpose.SEARCH_CHAINS)
     phi = spread * rng.standard_normal((CHAINS, flat.size))
-    places = np.asarray(flat, np.float64) + np.stack([np.asarray(scale.forward(z)) for z in phi])
+    modes = [np.asarray(flat, np.float64), *others]
+    places = np.stack([modes[k % len(modes)] + np.asarray(scale.forward(z)) for k, z in enumerate(phi)])
     whole = flat.size <= FULL
     if whole and scale.matrix is None:
         scale = Scale(scale.diagonal, np.eye(flat.size))
