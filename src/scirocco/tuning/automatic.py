@@ -47,6 +47,7 @@ from scirocco.tuning import manifold
 from scirocco.tuning.elsewhere import other_modes
 from scirocco.tuning.report import FAR, Trial, Tuning, WarmUpRound
 from scirocco.tuning.rounds import CHAINS
+from scirocco.tuning.rounds import DRAWS as DRAWS_OF_ROUND
 from scirocco.tuning.strata import stratify
 from scirocco.tuning.trial import try_steps
 from scirocco.tuning.warm_up import Warmed, warm_up
@@ -59,6 +60,7 @@ DRAWS, REPEATS = 16, 16  # points at which noise is measured, and minibatches at
 QUANTILES = 101  # of the noise; the law need not be solved for every one of 10^5 coordinates
 FIRST = 0.5  # over the largest curvature: where trials begin that no law guides
 GENTLE = 20.0  # departure from a Gaussian, up to which chains are let go around the mode
+LOOKS = 4  # draws of each chain at which the largest curvature is looked for
 STARTS = 32  # draws of the warm-up that chains start from
 QUIET = 0.5  # times the curvature: noise so small that no other estimator need be tried
 WIDE, RESTLESS = 5.0, 0.1  # sds from the mode, and noise there, in units of that distance, that is worth a second look
@@ -220,7 +222,7 @@ def _around(warmed: Warmed, held: Params, seed: int) -> Curvature:
     kind = "of draws and gradients" + ("" if scale.matrix is None else ", with correlations")
     tops = [
         float(largest_eigenvalues(target, unravel(jnp.asarray(place, flat.dtype)), held, scale, 1, seed)[0][-1])
-        for place in warmed.draws.last
+        for place in warmed.draws.draws[:, :: DRAWS_OF_ROUND // LOOKS].reshape(-1, flat.size)
     ]
     largest = max(1.0, *tops)
     return Curvature(scale, kind, largest, largest, largest, 0)
