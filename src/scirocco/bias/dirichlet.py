@@ -17,16 +17,17 @@ from scirocco.simplex.base import step_size_at
 from scirocco.simplex.scir_cv import estimate_variance
 from scirocco.theory import EstimateLaw, stationary_moments
 
+DOUBT = 3.0  # standard errors that are left to chance
 LAWS = 200  # components whose law is computed exactly; the others are interpolated
 
 
 def dirichlet_report(engine: DirichletEngine, moments: Moments) -> BiasReport | None:
     """How far the sampled sds are from the posterior's, by the law of the sampler."""
     sampler, observed, prior = engine.sampler, engine.codes.minibatches, engine.prior
-    if not isinstance(sampler, SCIR | SCIRCV) or isinstance(observed.way, Strata):
+    if moments.count < 2:
         return None
-    if moments.count < 2 or observed.fraction == 1:
-        return None
+    if not isinstance(sampler, SCIR | SCIRCV) or isinstance(observed.way, Strata) or observed.fraction == 1:
+        return _against_posterior(engine, moments)
     size, n = observed.size, observed.batch_size
     last = max(engine.step - 1, 0)
     steps = np.linspace(min(engine.recording.burn_in, last), last, 50).astype(int)
@@ -56,6 +57,30 @@ def dirichlet_report(engine: DirichletEngine, moments: Moments) -> BiasReport | 
     agreement = moment_rhat(moments.mean, moments.variance(), moments.count)
     error = np.where(np.isnan(ratio), np.inf, np.sqrt(np.maximum(ratio, 0)) - 1)
     return BiasReport({"omega": part}, {"omega": error}, h, exact_steps=True, **worst_rhat(agreement))
+
+
+def _against_posterior(engine: DirichletEngine, moments: Moments) -> BiasReport:
+    """Of a sampler whose law is not known: what was sampled against the posterior, a Dirichlet law, which is.
+
+    The error is that of the root mean square distance from the true mean, so that means that are off are seen too; as
+    far as chains differ from each other by as much, it is chance.
+    """
+    parameter = engine.prior + engine.codes.typical()
+    total = parameter.sum()
+    mean = parameter / total
+    variance = mean * (1 - mean) / (total + 1)
+    square = (moments.variance()["omega"] + (moments.mean["omega"] - mean) ** 2) / variance  # (chain, category)
+    ratio = square.mean(axis=0)
+    chance = square.std(axis=0, ddof=1) / np.sqrt(len(square)) if len(square) > 1 else np.zeros(ratio.shape)
+    # Rare categories have large squares now and then: no fewer standard errors than independent draws have.
+    a, b = parameter, total - parameter
+    spread = 2 + 6 * ((a - b) ** 2 * (total + 1) - a * b * (total + 2)) / (a * b * (total + 2) * (total + 3))
+    chance = np.maximum(chance, np.sqrt(spread / (moments.count * len(square))))
+    doubt = DOUBT * np.maximum(chance, np.median(chance))
+    sure = np.where(ratio > 1, np.maximum(ratio - doubt, 1), np.minimum(ratio + doubt, 1))
+    h = float(step_size_at(getattr(engine.sampler, "step_size", np.nan), max(engine.step - 1, 0)))
+    agreement = moment_rhat(moments.mean, moments.variance(), moments.count)
+    return BiasReport({}, {"omega": np.sqrt(sure) - 1}, h, exact_steps=True, **worst_rhat(agreement))
 
 
 def _controlled_extra(

@@ -26,6 +26,7 @@ from scirocco.core.checks import require_count, require_seed
 from scirocco.core.seeds import Purpose, generator
 from scirocco.core.trees import named_leaves
 from scirocco.core.types import Params
+from scirocco.run.verdict import NOT, USE, Finding
 from scirocco.target import Target, require_target
 
 FEWEST = 100  # effective draws, for a reweighted answer
@@ -86,6 +87,10 @@ class Certificate:
             "do not trust it: the combined draws miss part of the posterior. Take fewer shards, another method, or a "
             "sampler on all data"
         )
+
+    def findings(self) -> list[Finding]:
+        """What it says of the combined draws, for a verdict."""
+        return [Finding(USE if self.trusted else NOT, str(self))]
 
     def resampled(self, num_samples: int = 1000, *, seed: int = 0) -> Any:
         """Draws with equal weights, in the same form."""

@@ -26,6 +26,7 @@ from scirocco.models.fit_location import RESUMER, FitLocation, warn_if_interrupt
 from scirocco.optimise.mode import find_mode
 from scirocco.run.description import RunOptions, StepSettings
 from scirocco.run.trace import Trace
+from scirocco.run.verdict import NOT, Verdict
 from scirocco.samplers.base import Sampler
 from scirocco.target import Target
 from scirocco.verbs.sample import GradientParts, GradientResumer, begin
@@ -138,6 +139,13 @@ class GradientModel(BaseEstimator):  # type: ignore[misc]
         if most is None or len(values) <= most:
             return values
         return values[np.linspace(0, len(values) - 1, most).astype(int)]
+
+    def verdict(self) -> Verdict:
+        """Whether to use the fit, why, and what to do next; of a model that was loaded nothing is known."""
+        check_is_fitted(self, "posterior_")
+        if not hasattr(self, "trace_"):
+            return Verdict(NOT, ("the model was loaded without its trace: nothing is known of its chains",))
+        return self.trace_.verdict()
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "posterior_")

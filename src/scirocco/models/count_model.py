@@ -22,6 +22,7 @@ from scirocco.core.interrupt import interruptible
 from scirocco.models import storage
 from scirocco.models.fit_location import FitLocation
 from scirocco.run.trace import Trace
+from scirocco.run.verdict import Verdict, judge
 
 AUTO = "auto"
 
@@ -122,6 +123,20 @@ class CountModel(BaseEstimator):  # type: ignore[misc]
     @abstractmethod
     def _run(self, data: Any, choice: SamplerChoice, location: FitLocation) -> None:
         """Run the chains and set the fitted attributes."""
+
+    def verdict(self) -> Verdict:
+        """Whether to use the fit, by whether its chains agree; why, and what to do next."""
+        check_is_fitted(self, "posterior_")
+        kind, reasons, advice = judge(self.agreement_.findings())
+        settings: dict[str, str] = {}
+        if advice is not None and "chains" in advice.settings:
+            settings["n_chains"] = advice.settings["chains"]
+        if advice is not None and advice.factor > 1:
+            budget = "max_iter" if self.max_seconds is None else "max_seconds"
+            known = self.n_iter_ if self.max_seconds is None else self.max_seconds
+            settings[budget] = f"{advice.factor * known:g}"
+        given = ", ".join(f"{name}={code}" for name, code in settings.items())
+        return Verdict(kind, reasons, f"model.set_params({given}).fit(X)" if given else "")
 
     def _forget(self, *names: str) -> None:
         """Fitted attributes that no longer hold."""

@@ -212,6 +212,11 @@ class Description:
     saved_chains: tuple[int, ...] | None = None
     """The numbers of the chains of a saved trace; None for a run, which can go on."""
 
+    @property
+    def of_model(self) -> bool:
+        """Whether it is the fit of a model, whose settings have names of their own."""
+        return self.resumer.startswith("scirocco.models.")
+
     def to_json(self) -> dict[str, Any]:
         """As a dictionary of what JSON can hold."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}

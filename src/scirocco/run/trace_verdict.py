@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from scirocco.run import convergence
-from scirocco.run.description import StepSettings
+from scirocco.run.describe import is_opaque, rebuild
+from scirocco.run.description import CodeSettings, StepSettings
 from scirocco.run.trace import FEW, LEAST_DRAWS, MAX_ROWS, Trace, label_of, thinned
-from scirocco.run.verdict import LONGER, NOT, Advice, Finding, Findings, Verdict, judge, monte_carlo
+from scirocco.run.verdict import LONGER, MEANS, NOT, Advice, Finding, Findings, Verdict, judge, monte_carlo
 
-AUTOMATIC = 'sc.UnderdampedLangevin(step_size="auto")'
+CONTROLLED = "sc.SCIRCV(step_size=0.1)"
 ENOUGH = 1000  # draws to ask for where there are next to none
 REACH = 4.0  # sds of the draws from their mean: farther away they have not been
 MOST_LONGER = 100.0  # times as long as it was: more is never asked for
@@ -19,9 +20,21 @@ OF_MODELS = {"num_samples": "n_draws", "chains": "n_chains"}
 
 def verdict_of(trace: Trace) -> Verdict:
     """Whether to use a trace, why, and what to do next."""
-    reported = trace.bias.findings() if isinstance(trace.bias, Findings) else []
-    kind, reasons, advice = judge([*_ended(trace), *_elsewhere(trace), *_converged(trace), *reported])
+    kind, reasons, advice = judge([*_ended(trace), *_elsewhere(trace), *_converged(trace), *_biased(trace)])
     return Verdict(kind, reasons, "" if advice is None else _action(trace, advice))
+
+
+def _biased(trace: Trace) -> list[Finding]:
+    """What the bias report says; without one only a sampler without bias can be relied on."""
+    if isinstance(trace.bias, Findings):
+        return list(trace.bias.findings())
+    known = trace.description
+    sampler = known.parts.sampler if known is not None else None
+    if sampler is None or is_opaque(sampler) or getattr(rebuild(sampler), "full_data", False):
+        return []
+    unknown = "how far the sampled law is from the posterior was not measured"
+    measure = Advice(settings={"report": "True"}) if known is not None and not known.options.report else None
+    return [Finding(MEANS, unknown, measure)]
 
 
 def _ended(trace: Trace) -> list[Finding]:
@@ -74,7 +87,10 @@ def _action(trace: Trace, advice: Advice) -> str:
     known, settings = trace.description, dict(advice.settings)
     steps = known.settings if known is not None and isinstance(known.settings, StepSettings) else None
     longer = advice.factor > 1
-    if advice.less_bias and (trace.tuning is None or not longer):
+    codes = isinstance(steps, CodeSettings)
+    if advice.less_bias and codes:
+        longer, settings["sampler"] = False, CONTROLLED
+    elif advice.less_bias and (trace.tuning is None or not longer):
         longer = False
         limit = getattr(trace.tuning, "limit", None)
         step = '"auto"' if limit is None else f"sc.Auto(sd_error={limit / 2:g})"
@@ -82,7 +98,7 @@ def _action(trace: Trace, advice: Advice) -> str:
     if longer and steps is not None:
         thin = int(np.ceil(steps.thin * min(advice.factor, MOST_LONGER)))
         settings |= {"thin": str(thin), "burn_in": str(max(steps.burn_in, steps.burn_in * thin // (2 * steps.thin)))}
-    if known is not None and known.model is not None:
+    if known is not None and known.of_model:
         given = ", ".join(f"{OF_MODELS.get(name, name)}={code}" for name, code in settings.items())
         return f"model.set_params({given}).fit(X)" if given else ""
     if steps is None or known is None or known.parts.sampler is None:
@@ -90,4 +106,6 @@ def _action(trace: Trace, advice: Advice) -> str:
     sampler = settings.pop("sampler", "sampler")
     kept = {"num_samples": str(steps.num_samples), "chains": str(steps.chains), "seed": str(steps.seed)}
     given = ", ".join(f"{name}={code}" for name, code in (kept | settings).items())
+    if codes:
+        return f"sc.sample_dirichlet(codes, prior, {sampler}, {given})"
     return f"sc.sample(target, {sampler}, initial, {given})"

@@ -192,7 +192,7 @@ def prepare(target: Target, parts: GradientParts, description: Description, know
         tuned = tune(
             target, parts.sampler, parts.initial, estimator=parts.estimator, batching=parts.batching,
             blocks=parts.blocks, seed=settings.seed, batch_size=settings.batch_size,
-            look_elsewhere=description.model is None,  # models know what their modes mean
+            look_elsewhere=not description.of_model,  # models know what their modes mean
         )  # fmt: skip
     batching = tuned.kernel.batching
     parts = parts._replace(sampler=tuned.sampler, estimator=tuned.estimator, batching=batching, initial=tuned.initial)

@@ -36,6 +36,7 @@ from scirocco.run.files import read_trace
 from scirocco.run.folder import RunFolder, all_begun, read_description
 from scirocco.run.resume import GivenParts, Resumer
 from scirocco.run.trace import Trace
+from scirocco.run.verdict import LONGER, USE, Verdict, judge
 from scirocco.samplers.base import Sampler, automatic
 from scirocco.target import Target, require_target
 from scirocco.verbs.sample import (
@@ -139,6 +140,16 @@ class Sharded:
         return certify(
             self.target, draws, num_samples=num_samples, seed=self.seed, diagnosis=self.diagnosis, like=self.like
         )
+
+    def verdict(self) -> Verdict:
+        """Whether to use the combined draws, by one pass over all data; and what to do next."""
+        if self.missing:
+            return Verdict(LONGER, (str(self),), 'sc.resume("run", target)')
+        kind, reasons, _ = judge(self.certificate.findings())
+        if kind == USE:
+            return Verdict(kind, reasons)
+        fewer = f"sc.sample_shards(target, sampler, initial, shards={max(2, self.shards // 2)})"
+        return Verdict(kind, reasons, "found.certificate.resampled()" if self.certificate.reliable else fewer)
 
     def __str__(self) -> str:
         if self.missing:

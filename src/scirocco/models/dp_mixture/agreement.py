@@ -10,6 +10,7 @@ from scirocco.core.seeds import Purpose, generator
 from scirocco.models.dp_mixture.draws import MixtureDraws
 from scirocco.partitions.losses import distances
 from scirocco.run import convergence
+from scirocco.run.verdict import LONGER, USE, Advice, Finding
 
 COMPARED_ROWS, COMPARED_DRAWS = 5000, 10  # for distances between chains
 MIXED = 1.1  # R-hat of the number of clusters, at most, of chains that agree
@@ -56,6 +57,13 @@ class ChainAgreement:
         apart = self.between[~np.eye(self.chains, dtype=bool)]
         near = self.chains > 1 and apart.max() <= PARTED * self.within.mean() + SLACK
         return bool(near and not self.rhat > MIXED)
+
+    def findings(self) -> list[Finding]:
+        """What it says of the partitions, for a verdict."""
+        if self.chains == 1:
+            alone = "partitions of a single chain cannot be compared with others"
+            return [Finding(LONGER, alone, Advice(settings={"chains": "2"}))]
+        return [Finding(USE, str(self)) if self.agreed else Finding(LONGER, str(self), Advice(factor=4.0))]
 
     def __str__(self) -> str:
         if self.chains == 1:

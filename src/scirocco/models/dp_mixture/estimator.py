@@ -357,7 +357,7 @@ class DirichletProcessMixture(CountModel):
         check_is_fitted(self, "posterior_")
         values = np.stack([self._found.number, self._found.concentration], axis=2)
         found = table_of(values, ["n_clusters", "concentration"])
-        return Summary(found.table, self._noted(found.note), agreement=self.agreement_)
+        return Summary(found.table, self._noted(found.note), agreement=self.agreement_, verdict=self.verdict())
 
     # What its draws say.
 

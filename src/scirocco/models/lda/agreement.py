@@ -18,11 +18,13 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from scirocco.run import convergence
+from scirocco.run.verdict import LONGER, MEANS, USE, Advice, Finding
 
 STRANGERS = 0.5  # total variation
 FIRST_WORDS = 10
 LISTED = 10  # topics named in a report
 FEWEST_DRAWS = 4  # of a chain, for R-hat
+SLOW = 1.2  # R-hat of a topic's first words, from which chains should run longer
 WITHIN, ACROSS = "within this chain's mode", "across chains"
 
 
@@ -77,6 +79,21 @@ class Agreement:
     def intervals(self) -> list[str]:
         """What the intervals of each topic are about."""
         return [ACROSS if found else WITHIN for found in self.reproduced]
+
+    def findings(self) -> list[Finding]:
+        """What it says of the topics, for a verdict."""
+        if self.chains == 1:
+            alone = "topics of a single chain cannot be compared with others"
+            return [Finding(LONGER, alone, Advice(settings={"chains": "2"}))]
+        lost, topics = int(np.sum(~self.reproduced)), self.matched.shape[1]
+        if lost:
+            text = f"{lost} of {topics} topics are not found by all chains: their intervals are {WITHIN}"
+            return [Finding(MEANS, text, Advice(factor=4.0))]
+        worst = float(np.nanmax(self.rhat)) if np.isfinite(self.rhat).any() else np.nan
+        if worst > SLOW:
+            text = f"all topics are found by all chains, with R-hat up to {worst:.2f}"
+            return [Finding(LONGER, text, Advice(factor=4.0))]
+        return [Finding(USE, f"all {topics} topics are found by all chains, R-hat {worst:.2f}")]
 
     def pack(self) -> dict[str, np.ndarray]:
         """Its arrays, by name."""

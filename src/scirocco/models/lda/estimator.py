@@ -402,7 +402,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CountModel):  # typ
             labels = [f"topic {k}: {w if names is None else names[w]}" for w in row]
             found = table_of(values[own, :, k][..., row].astype(np.float64), labels)
             tables.append(found.table.assign(chains=int(own.sum())))
-        return Summary(pd.concat(tables), self._noted(found.note), agreement=self.agreement_)
+        return Summary(pd.concat(tables), self._noted(found.note), agreement=self.agreement_, verdict=self.verdict())
 
     # Keeping.
 
