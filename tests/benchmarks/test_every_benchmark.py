@@ -57,7 +57,7 @@ TINY = {
     "startup": (["--rounds", "1", "--tasks", "fixed step"], {}),
     "uncertainty": (
         ["--only", "normal", "--samplers", "SGLD"],
-        {"CHAINS": 2, "DRAWS": 50, "BURN_IN": 20, "THIN": 1, "WARMUP": 20, "NUTS_DRAWS": 40, "ENOUGH": 10.0},
+        {"CHAINS": 2, "DRAWS": 50, "BURN_IN": 20, "THIN": 1},
     ),
     "vmf_mixture": (["--rows", "400", "--features", "5", "--restarts", "1"], {"CLUSTERS": 3, "HELD_OUT": 50}),
 }  # fmt: skip

@@ -209,6 +209,8 @@ class Description:
     variables: Variables = field(default_factory=dict)
     """What is stored of a draw."""
     software: Software = field(default_factory=Software.here)
+    choice: str = ""
+    """Why this sampler, if none was given."""
     saved_chains: tuple[int, ...] | None = None
     """The numbers of the chains of a saved trace; None for a run, which can go on."""
 

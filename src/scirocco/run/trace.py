@@ -41,13 +41,15 @@ class Summary:
     tuning: Any = None
     agreement: Any = None
     verdict: Verdict | None = None
+    choice: str = ""
 
     def __str__(self) -> str:
         import pandas as pd
 
         with pd.option_context("display.width", 120, "display.max_rows", MAX_ROWS):
             table = self.table.to_string(float_format=lambda x: f"{x:.4g}")
-        said = [self.verdict, table, self.note, self.tuning, self.bias, self.agreement]
+        choice = f"sampler: {self.choice}" if self.choice else ""
+        said = [self.verdict, table, self.note, choice, self.tuning, self.bias, self.agreement]
         if self.bias is None and self.agreement is None:
             said.append("bias report: not available for this sampler or this unfinished run, or left out")
         return "\n".join(str(part) for part in said if part)
@@ -194,7 +196,8 @@ class Trace:
             columns.append(values.reshape(*values.shape[:2], -1).astype(np.float64))
             labels += [label_of(selected, name, index) for index in np.ndindex(values.shape[2:])]
         table = table_of(np.concatenate(columns, axis=2), labels).table
-        return Summary(table, note, self.bias, self.tuning, verdict=self.verdict())
+        choice = "" if self.description is None else self.description.choice
+        return Summary(table, note, self.bias, self.tuning, verdict=self.verdict(), choice=choice)
 
     def verdict(self) -> Verdict:
         """Whether to use the result, why, and what to do next.

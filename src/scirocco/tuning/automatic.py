@@ -381,12 +381,11 @@ def measure(
     """The variance over minibatches of (L L' g)_j, over P_jj, averaged over draws of the normal law.
 
     And how far gradients there are from those of the normal law, free of where the search for the mode ended: the
-    gradient at the mode, which should be zero, is taken off.
+    gradient at the mode, which should be zero, is taken off, minibatch by minibatch.
     """
     flat, unravel = ravel_pytree(mode)
     target, rng = kernel.target, generator(kernel.seed, Purpose.NOISE_DRAWS)
     phi = (np.sqrt(temperature) * rng.standard_normal((DRAWS + 1, flat.size))).astype(flat.dtype)
-    phi = np.concatenate([phi[:-1], np.zeros((1, flat.size), flat.dtype), phi[-1:]])
     if isinstance(estimator, SAGA | SVRG):  # they remember gradients of other draws: one such draw stands for them
         state, estimator = anchor(target, unravel(flat + scale.forward(phi[-1])), held), ControlVariate()
     else:
@@ -398,10 +397,9 @@ def measure(
         for number, draw in enumerate(phi[:-1])
     ]
     spread, white, noise = (np.array(part, np.float64) for part in zip(*found, strict=True))
-    draws = phi[:DRAWS].astype(np.float64)
-    away = np.mean((white[:DRAWS] - white[DRAWS] - draws) ** 2) - (np.mean(noise[:DRAWS]) + noise[DRAWS]) / REPEATS
-    departure = max(0.0, float(away / np.mean(draws**2))) if np.isfinite(away) else np.inf
-    return Noise(spread[:DRAWS].mean(axis=0) / scale.variance, departure)
+    away = np.mean((white - phi[:-1]) ** 2) - np.mean(noise) / REPEATS
+    departure = max(0.0, float(away / np.mean(phi[:-1].astype(np.float64) ** 2))) if np.isfinite(away) else np.inf
+    return Noise(spread.mean(axis=0) / scale.variance, departure)
 
 
 @partial(jax.jit, compiler_options=QUICK)
@@ -409,18 +407,22 @@ def _slopes(
     program: Program, scale: Scale, state: Any, mode: Params, held: Params, phi: Array, words: Array, first: Array,
     data: Data,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
-    """At one draw: the variance of L L' g over minibatches, the mean of L' g, and the mean variance of that."""
+    """At one draw: the variance of L L' g over minibatches; of L' g less that at the mode the mean and its variance."""
     flat, unravel = ravel_pytree(mode)
     theta, key = unravel(flat + scale.forward(phi)), as_key(words)
 
-    def once(number: Array) -> Array:
-        batch = program.draw.fresh(fold(key, Use.MINIBATCH, number), data)
-        gradient, _ = program.estimate(fold(key, Use.MINIBATCH, number), state, theta, held, batch)
-        return scale.transposed(ravel_pytree(gradient)[0])
+    def once(number: Array) -> tuple[Array, Array]:
+        own = fold(key, Use.MINIBATCH, number)
+        batch = program.draw.fresh(own, data)
+        here, there = (
+            scale.transposed(ravel_pytree(program.estimate(own, state, place, held, batch)[0])[0])
+            for place in (theta, mode)
+        )
+        return here, here - there
 
-    white = jax.lax.map(once, first + jnp.arange(REPEATS, dtype=jnp.int32))
+    white, change = jax.lax.map(once, first + jnp.arange(REPEATS, dtype=jnp.int32))
     along = jax.vmap(scale.forward)(white)
-    return jnp.var(along, axis=0, ddof=1), jnp.mean(white, axis=0), jnp.mean(jnp.var(white, axis=0, ddof=1))
+    return jnp.var(along, axis=0, ddof=1), jnp.mean(change, axis=0), jnp.mean(jnp.var(change, axis=0, ddof=1))
 
 
 # The step size.

@@ -34,14 +34,15 @@ from scirocco.run.runner import run
 from scirocco.run.trace import Trace
 from scirocco.samplers.base import Sampler, automatic
 from scirocco.target import Target, require_target
+from scirocco.verbs.choose import choose
 from scirocco.verbs.tune import kernel, tune
 
 
 @interruptible
 def sample(
     target: Target,
-    sampler: Sampler,
-    initial: Params | Callable[[Key], Params],
+    sampler: Sampler | None = None,
+    initial: Params | Callable[[Key], Params] = None,
     *,
     num_samples: int = 1000,
     burn_in: int = 1000,
@@ -66,7 +67,8 @@ def sample(
 
     Args:
         target: the posterior.
-        sampler: the dynamics, such as ``SGLD(step_size=1e-5)``, or ``SGLD(step_size="auto")``: see ``tune``.
+        sampler: the dynamics, such as ``SGLD(step_size=1e-5)``, or ``SGLD(step_size="auto")``: see ``tune``. Without
+            one the cost of gradients decides: ``NUTS`` on all data, or ``UnderdampedLangevin(step_size="auto")``.
         initial: where the chains start, any pytree; or a function of a random key, for dispersed starts. With
             ``step_size="auto"`` the search for the mode starts there, and chains start around the mode.
         num_samples: draws to keep from each chain.
@@ -98,11 +100,17 @@ def sample(
     >>> dict(trace.posterior.sizes)
     {'chain': 2, 'draw': 500}
     """
-    parts = GradientParts(sampler, estimator, batching, tuple(blocks), initial, collect, gradients=bool(gradients))
+    if initial is None:
+        raise TypeError("initial must be given: where the chains start, any pytree, or a function of a random key")
     size = chains if group_size is None else group_size
     settings = StepSettings(seed, chains, num_samples, burn_in, thin, size, batch_size)
+    choice = ""
+    if sampler is None:
+        open_ = batch_size is None and estimator is None and batching is None and not blocks
+        sampler, choice = choose(target, initial, settings, open_=open_)
+    parts = GradientParts(sampler, estimator, batching, tuple(blocks), initial, collect, gradients=bool(gradients))
     options = RunOptions(max_seconds, checkpoint_seconds, progress, workers, report=report)
-    return begin(target, parts, settings, options, path)
+    return begin(target, parts, settings, options, path, choice=choice)
 
 
 class GradientParts(NamedTuple):
@@ -144,13 +152,14 @@ class GradientParts(NamedTuple):
 
 def begin(
     target: Target, parts: GradientParts, settings: StepSettings, options: RunOptions, path: str | Path | None, *,
-    resumer: str | None = None, model: ModelSettings | None = None,
+    resumer: str | None = None, model: ModelSettings | None = None, choice: str = "",
 ) -> Trace:  # fmt: skip
     """A new run, of its own or the fit of a ``model``, with which ``resumer`` goes on."""
     require_collect(parts.collect)
     require_warm_up(parts.sampler, settings.burn_in)
     description = Description(
-        resumer or name_of(GradientResumer), settings, options, parts.described(), model=model
+        resumer or name_of(GradientResumer), settings, options, parts.described(), model=model,
+        choice=choice,
     )  # fmt: skip
     if path is None:
         return _run(target, parts, description, None)

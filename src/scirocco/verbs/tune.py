@@ -106,6 +106,9 @@ def _batch_size(target: Target, sampler: Sampler, batch_size: int | float | None
     if batch_size is not None:
         return batch_size
     require_target(target)
-    if getattr(sampler, "full_data", False):
-        return target.size
+    return target.size if getattr(sampler, "full_data", False) else default_batch_size(target)
+
+
+def default_batch_size(target: Target) -> int:
+    """1 % of the rows, but 100 to 1,000."""
     return min(target.size, int(np.clip(target.size // 100, 100, 1000)))

@@ -1,0 +1,85 @@
+"""The sampler of a run that names none: exact on all data where minibatches save next to nothing.
+
+The gradient of all data and that of a minibatch are timed. What ``NUTS`` would take for its usual number of gradients,
+and ``UnderdampedLangevin`` for its steps and for tuning, follows from that; the reason goes into the description.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from scirocco.batches import Arrays, Batch
+from scirocco.core.checks import require_seed
+from scirocco.core.types import Data, Params
+from scirocco.gradient.engine import is_function
+from scirocco.run.description import StepSettings
+from scirocco.samplers import NUTS, UnderdampedLangevin
+from scirocco.samplers.base import Sampler
+from scirocco.target import Density, Target, require_target
+from scirocco.verbs.tune import default_batch_size
+
+SAVES = 2.0  # times as dear as that of a minibatch: a gradient of all data that is not worth being approximated
+LEAPFROGS = 15  # gradients of a step of NUTS, as it is on most posteriors
+TUNING = 40  # gradients of all data that tuning takes
+TIMES = 3
+LARGEST = 10**6  # rows: beyond, nothing need be timed
+
+
+class Choice(NamedTuple):
+    """A sampler and why it was taken."""
+
+    sampler: Sampler
+    reason: str
+
+
+def choose(target: Target, initial: Params, settings: StepSettings, *, open_: bool) -> Choice:
+    """The sampler for a target, by what its gradients cost; ``open_`` if nothing else was said of minibatches."""
+    require_target(target)
+    automatic = UnderdampedLangevin(step_size="auto")
+    if not open_:
+        return Choice(automatic, "from minibatches, as was asked for")
+    if not target.geometry.flat:
+        return Choice(automatic, "parameters live on a manifold")
+    if not isinstance(target.source, Arrays) or target.size > LARGEST:
+        return Choice(automatic, "the data are too many for gradients of all of them")
+    if importlib.util.find_spec("blackjax") is None:
+        return Choice(automatic, "NUTS is not installed (extra nuts)")
+    if settings.burn_in < NUTS().warm_up:
+        return Choice(automatic, "the burn-in is too short for NUTS")
+    if is_function(initial):
+        initial = initial(jax.random.key(require_seed(settings.seed)))
+    rows = default_batch_size(target)
+    whole, part = (_seconds(target, initial, n) for n in (target.size, rows))
+    steps = settings.chains * (settings.burn_in + settings.num_samples * settings.thin)
+    exact, minibatches = steps * LEAPFROGS * whole, steps * part + TUNING * whole
+    costs = (
+        f"a gradient of all {target.size:,} rows takes {1e6 * whole:.0f} us, of a minibatch of {rows:,} "
+        f"{1e6 * part:.0f} us: about {exact:.2g} s for NUTS, {minibatches:.2g} s from minibatches"
+    )
+    if whole < SAVES * part:
+        return Choice(NUTS(), f"exact, because minibatches would save next to nothing: {costs}")
+    return Choice(automatic, f"from minibatches: {costs}")
+
+
+def _seconds(target: Target, initial: Params, rows: int) -> float:
+    """The time of a gradient from so many rows, the least of a few."""
+    data = jax.device_put(target.source.first(rows))
+    times = []
+    for _ in range(TIMES + 1):  # the first one compiles
+        began = time.perf_counter()
+        jax.block_until_ready(_gradient(target.density, initial, data))
+        times.append(time.perf_counter() - began)
+    return min(times[1:])
+
+
+@partial(jax.jit, static_argnums=0)
+def _gradient(density: Density, position: Params, data: Data) -> Params:
+    rows = jax.tree.leaves(data)[0].shape[0]
+    batch = Batch(data, jnp.float32(density.size / rows), jnp.arange(rows, dtype=jnp.int32))
+    return density.potential_gradient(position, None, batch)

@@ -1,0 +1,73 @@
+"""``sample`` without a sampler: the cost of gradients decides, and the summary says how."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import scirocco as sc
+from scirocco.verbs import choose
+
+X = np.random.default_rng(0).normal(1.0, 1.0, 4000).astype(np.float32)
+
+
+def log_prior(m):
+    return -0.5 * jnp.sum(m**2)
+
+
+def log_likelihood(m, x):
+    return -0.5 * (x - m[0]) ** 2
+
+
+TARGET = sc.Target(log_prior, log_likelihood, X)
+
+
+@pytest.fixture
+def costs(monkeypatch):
+    """Set the seconds that gradients are found to take, of all rows and of a minibatch."""
+
+    def given(whole, part):
+        monkeypatch.setattr(choose, "_seconds", lambda target, initial, rows: whole if rows == target.size else part)
+
+    return given
+
+
+def test_minibatches_where_they_save_work(costs):
+    costs(1e-3, 1e-4)
+    trace = sc.sample(TARGET, initial=jnp.zeros(1), num_samples=500, burn_in=1000)
+    assert trace.tuning is not None
+    assert "from minibatches: a gradient of all 4,000 rows takes 1000 us" in str(trace.summary())
+    assert trace.mean["theta"] == pytest.approx(X.mean() * 4000 / 4001, abs=0.003)
+
+
+def test_exact_where_they_save_next_to_nothing(costs):
+    pytest.importorskip("blackjax", reason="NUTS is BlackJAX's")
+    costs(1e-4, 0.9e-4)
+    trace = sc.sample(TARGET, initial=lambda key: jnp.zeros(1), num_samples=500, burn_in=1000, report=False)
+    assert "exact, because minibatches would save next to nothing" in trace.description.choice
+    assert trace.verdict().good, str(trace.verdict())
+
+
+def test_the_choice_is_kept(tmp_path, costs):
+    costs(1e-3, 1e-4)
+    sc.sample(TARGET, initial=jnp.zeros(1), num_samples=50, burn_in=20, path=tmp_path / "run", report=False)
+    costs(1e-4, 1e-4)
+    longer = sc.resume(tmp_path / "run", TARGET, num_samples=100)
+    assert longer.description.choice.startswith("the burn-in is too short for NUTS")
+    assert longer.count == 100
+
+
+def test_what_was_asked_for_is_done():
+    found = choose.choose(TARGET, jnp.zeros(1), None, open_=False)
+    assert isinstance(found.sampler, sc.UnderdampedLangevin)
+    assert "as was asked for" in found.reason
+
+
+def test_a_gradient_is_timed():
+    assert 0 < choose._seconds(TARGET, jnp.zeros(1), 100) < 10
+
+
+def test_a_start_is_needed():
+    with pytest.raises(TypeError, match="initial must be given"):
+        sc.sample(TARGET)
