@@ -43,6 +43,7 @@ coverage: $(VENV)/.dev
 bench: $(VENV)/.bench results/covertype_reference.npz
 	$(BIN)/python benchmarks/gradient_engine.py --peers
 	$(BIN)/python benchmarks/uncertainty.py
+	$(BIN)/python benchmarks/verdicts.py
 	$(BIN)/python benchmarks/large_table.py
 	$(BIN)/python benchmarks/covertype.py --reference results/covertype_reference.npz
 	$(BIN)/python benchmarks/startup.py

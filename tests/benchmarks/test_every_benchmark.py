@@ -59,6 +59,7 @@ TINY = {
         ["--only", "normal", "--samplers", "SGLD"],
         {"CHAINS": 2, "DRAWS": 50, "BURN_IN": 20, "THIN": 1},
     ),
+    "verdicts": (["--seeds", "1", "--kinds", "stuck"], {}),
     "vmf_mixture": (["--rows", "400", "--features", "5", "--restarts", "1"], {"CLUSTERS": 3, "HELD_OUT": 50}),
 }  # fmt: skip
 

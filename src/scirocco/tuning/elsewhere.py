@@ -27,7 +27,7 @@ from scirocco.optimise.mode import climb
 from scirocco.samplers.preconditioned import Scale
 from scirocco.target import Density, Target
 
-SEARCHES = 4
+SEARCHES = 8  # half of them on the other side of the mode
 WORK = 5e7  # rows times parameters, up to which searches are made
 WIDE = 3.0  # sds of the prior, as far as searches begin from the mode
 BOUNDS = 10.0, 1e3  # posterior sds: between them lies how far that is
@@ -78,7 +78,8 @@ def _places(
     with np.errstate(divide="ignore", invalid="ignore"):
         prior = np.where(bent > 0, 1 / np.sqrt(bent), np.inf)
     wide = np.clip(WIDE * prior, BOUNDS[0] * sd, BOUNDS[1] * sd)
-    return flat + wide * generator(seed, Purpose.OTHER_MODES).standard_normal((SEARCHES, flat.size))
+    away = wide * generator(seed, Purpose.OTHER_MODES).standard_normal((SEARCHES // 2, flat.size))
+    return flat + np.concatenate([away, -away])  # on both sides
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=QUICK)
