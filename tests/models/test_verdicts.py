@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import scirocco as sc
+from scirocco.models.base import GradientModel
+from scirocco.run.trace_verdict import OF_MODELS
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 3))
@@ -37,6 +39,22 @@ def test_a_short_fit_is_told_of_settings_that_the_model_has():
     assert not found.good
     named = settings_named(found.action, model)
     assert ast.literal_eval(named["thin"]) > 1
+
+
+def test_every_model_has_the_settings_that_it_may_be_told_to_change():
+    found = [getattr(sc, name) for name in sc.__all__]
+    models = [kind for kind in found if isinstance(kind, type) and issubclass(kind, GradientModel)]
+    assert len(models) > 5
+    for kind in models:
+        names = kind._get_param_names()
+        for name in ("sampler", "chains", "thin", "burn_in", "report"):
+            assert OF_MODELS.get(name, name) in names, kind
+
+
+def test_a_bias_that_was_not_measured_is_measured_next():
+    model = sc.LogisticRegression(random_state=0, measure_bias=False).fit(X, Y)
+    assert model.verdict().kind == "use means, not intervals"
+    assert set(settings_named(model.verdict().action, model)) == {"measure_bias"}
 
 
 def test_a_model_without_its_trace_knows_nothing(tmp_path):

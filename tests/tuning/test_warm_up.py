@@ -39,6 +39,15 @@ def test_a_funnel_is_sampled_though_its_mode_lies_elsewhere():
     np.testing.assert_allclose(np.sqrt(trace.variance["x"]), np.exp(0.25), rtol=0.15)
 
 
+def test_a_run_after_a_warm_up_resumes_bit_for_bit(tmp_path):
+    settings = {"burn_in": 20, "chains": 2, "seed": 3, "report": False}
+    whole = sc.sample(FUNNEL, sc.UnderdampedLangevin("auto"), START, num_samples=60, **settings)
+    sc.sample(FUNNEL, sc.UnderdampedLangevin("auto"), START, num_samples=20, path=tmp_path / "run", **settings)
+    longer = sc.resume(tmp_path / "run", FUNNEL, num_samples=60)
+    np.testing.assert_array_equal(longer.posterior["x"].values, whole.posterior["x"].values)
+    assert longer.tuning.rounds == whole.tuning.rounds
+
+
 def made(covariance, seed=0, noise=0.0):
     """Draws of a Gaussian, with gradients whose minibatches add noise."""
     rng = np.random.default_rng(seed)

@@ -14,7 +14,7 @@ CONTROLLED = "sc.SCIRCV(step_size=0.1)"
 ENOUGH = 1000  # draws to ask for where there are next to none
 REACH = 4.0  # sds of the draws from their mean: farther away they have not been
 MOST_LONGER = 100.0  # times as long as it was: more is never asked for
-OF_MODELS = {"num_samples": "n_draws", "chains": "n_chains"}
+OF_MODELS = {"num_samples": "n_draws", "chains": "n_chains", "report": "measure_bias"}
 """Settings that models call by another name."""
 
 
