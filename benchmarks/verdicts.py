@@ -138,8 +138,21 @@ def _elsewhere(rows: sc.Target, mean: float, sd: float) -> Iterator[Case]:
             share, width)  # fmt: skip
 
 
-def judged(case: Case, seed: int) -> tuple[bool, str]:
-    """Whether a run is right, and its verdict."""
+class Judged(NamedTuple):
+    """A verdict, the largest error of a mean in sds, and the largest relative error of an sd."""
+
+    verdict: str
+    shift: float
+    stretch: float
+
+    @property
+    def right(self) -> bool:
+        """Whether the result can be used."""
+        return self.shift < MEAN_LIMIT and self.stretch < SD_LIMIT
+
+
+def judged(case: Case, seed: int) -> Judged:
+    """A run and what is right and wrong with it."""
     try:
         found = case.run(seed)
     except sc.DivergenceError as error:
@@ -148,10 +161,9 @@ def judged(case: Case, seed: int) -> tuple[bool, str]:
     values = next(iter(draws.data_vars.values())).values.astype(np.float64)
     values = values.reshape(-1, values.shape[-1])
     if not len(values) or not np.all(np.isfinite(case.sd)):
-        return False, found.verdict().kind
-    off = np.max(np.abs(values.mean(axis=0) - case.mean) / case.sd)
-    stretch = np.max(np.abs(values.std(axis=0) / case.sd - 1))
-    return bool(off < MEAN_LIMIT and stretch < SD_LIMIT), found.verdict().kind
+        return Judged(found.verdict().kind, np.inf, np.inf)
+    shift = np.max(np.abs(values.mean(axis=0) - case.mean) / case.sd)
+    return Judged(found.verdict().kind, float(shift), float(np.max(np.abs(values.std(axis=0) / case.sd - 1))))
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -166,10 +178,15 @@ def main(argv: Sequence[str] | None = None) -> None:
         if options.kinds and case.kind not in options.kinds:
             continue
         for seed in range(options.seeds):
-            right, verdict = judged(case, seed)
-            table[case.kind, right, verdict] += 1
-            if verdict == "use it" and not right:
-                wrong.append(f"  {case.kind}: {case.title}, seed {seed}")
+            found = judged(case, seed)
+            table[case.kind, found.right, found.verdict] += 1
+            line = (
+                f"  {case.kind}, {case.title}, seed {seed}: mean off by {found.shift:.2f} sd, sd by {found.stretch:.2f}"
+                f": {found.verdict}"
+            )
+            print(line, flush=True)
+            if found.verdict == "use it" and not found.right:
+                wrong.append(line)
     print(f"{'kind':16s} {'result':8s} {'verdict':26s} runs")
     for (kind, right, verdict), count in sorted(table.items()):
         print(f"{kind:16s} {'right' if right else 'wrong':8s} {verdict:26s} {count:4d}")
