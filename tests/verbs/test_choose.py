@@ -71,3 +71,8 @@ def test_a_gradient_is_timed():
 def test_a_start_is_needed():
     with pytest.raises(TypeError, match="initial must be given"):
         sc.sample(TARGET)
+
+
+def test_a_kernel_needs_a_sampler():
+    with pytest.raises(TypeError, match="sampler must be given"):
+        sc.kernel(TARGET, None)

@@ -246,7 +246,6 @@ def test_integer_parameters_may_be_held_by_blocks():
         ({"seed": -1}, ValueError, "seed must be a whole number"),
         ({"sampler": "sgdl"}, ValueError, "unknown sampler name 'sgdl'"),
         ({"sampler": sc.SGLD}, TypeError, r"an instance with its settings, such as SGLD\(step_size"),
-        ({"sampler": None}, TypeError, "sampler must be given"),
         ({"sampler": sc.SGLD({"a": 0.1})}, ValueError, "structure of the sampled parameters"),
         ({"estimator": "cv"}, TypeError, "estimator must be a scirocco.estimators.Estimator"),
         ({"batching": "shuffled"}, TypeError, "batching must be a scirocco.batches.Batching"),
