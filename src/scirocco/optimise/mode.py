@@ -111,13 +111,13 @@ def _update(
 def _polish(target: Target, position: Params, held: Params) -> Params:
     """Newton's method with a curvature that is computed once or twice; where that does not do, L-BFGS before it."""
     if ravel_pytree(position)[0].size > FULL:
-        return _quasi_newton(target, position, held)
+        return quasi_newton(target, position, held)
     if not isinstance(target.source, Arrays):
         return _newton(target, position, held, steps=PASSES, close=NEAR)[0]
     position, distance = _newton(target, position, held)
     if distance > CLOSE:  # the curvature has changed on the way
         position, distance = _newton(target, position, held)
-    return position if distance < NEAR else _newton(target, _quasi_newton(target, position, held), held)[0]
+    return position if distance < NEAR else _newton(target, quasi_newton(target, position, held), held)[0]
 
 
 def _newton(
@@ -150,12 +150,8 @@ def _newton(
     return unravel(jnp.asarray(point, flat.dtype)), float(np.max(np.abs(slope)))
 
 
-def climb(target: Target, position: Params, held: Params = None) -> Params:
-    """The maximum that a quasi-Newton method finds on all data from ``position`` on."""
-    return _quasi_newton(target, position, held)
-
-
-def _quasi_newton(target: Target, position: Params, held: Params, iterations: int = 200) -> Params:
+def quasi_newton(target: Target, position: Params, held: Params = None, iterations: int = 200) -> Params:
+    """The maximum that L-BFGS finds on all data from ``position`` on."""
     from scipy.optimize import minimize
 
     flat, unravel = ravel_pytree(position)

@@ -457,7 +457,7 @@ def _step_size(
     h = min(steady, _largest(accurate))
     if h < steady:
         return h, f"the largest step that keeps every posterior sd within {wishes.sd_error:.0%}, by the sampler's law"
-    return h, f"the largest step that is stable, with a margin for curvature {MARGIN:g} times that at the mode"
+    return h, f"the largest step that is stable, with a margin for {MARGIN:g} times the curvature found"
 
 
 def _with_step(sampler: Any, step_size: float) -> Any:

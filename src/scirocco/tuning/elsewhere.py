@@ -23,7 +23,7 @@ from scirocco.core.seeds import Purpose, generator, key_words
 from scirocco.core.trees import all_finite
 from scirocco.core.types import Array, Key, Params
 from scirocco.optimise.curvature import FULL, hessian
-from scirocco.optimise.mode import climb
+from scirocco.optimise.mode import quasi_newton
 from scirocco.samplers.preconditioned import Scale
 from scirocco.target import Density, Target
 
@@ -48,7 +48,7 @@ def other_modes(
     found: list[np.ndarray] = []
     for start in _places(target, mode, sd, seed, starts):
         poll()
-        there = climb(target, unravel(jnp.asarray(start, flat.dtype)))
+        there = quasi_newton(target, unravel(jnp.asarray(start, flat.dtype)))
         place = np.asarray(ravel_pytree(there)[0], np.float64)
         known = [here, *found]
         if all_finite(there) and all(np.max(np.abs(place - other) / sd) > APART for other in known):
