@@ -44,6 +44,9 @@ bench: $(VENV)/.bench results/covertype_reference.npz
 	$(BIN)/python benchmarks/gradient_engine.py --peers
 	$(BIN)/python benchmarks/uncertainty.py
 	$(BIN)/python benchmarks/verdicts.py
+	$(BIN)/python benchmarks/long_steps.py
+	$(BIN)/python benchmarks/zigzag.py
+	$(BIN)/python benchmarks/bias_cost.py --output results
 	$(BIN)/python benchmarks/large_table.py
 	$(BIN)/python benchmarks/covertype.py --reference results/covertype_reference.npz
 	$(BIN)/python benchmarks/startup.py
@@ -118,6 +121,8 @@ $(VENV)/.dev: $(VENV)/bin/python pyproject.toml
 
 $(VENV)/.bench: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet -e ".[dev,bench]"
+	# it asks for an old ArviZ, which it never imports
+	$(BIN)/python -m pip install --quiet --no-deps geosss==0.3.5
 	touch $@
 
 clean:

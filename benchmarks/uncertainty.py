@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +27,10 @@ from scirocco.diagnostics import ess
 CHAINS, DRAWS, BURN_IN, THIN = 4, 5000, 1000, 10
 NUTS_WARM_UP, NUTS_DRAWS = 1000, 4000
 MEAN_LIMIT, SD_LIMIT = 0.1, 0.05
-SAMPLERS = {"UnderdampedLangevin": sc.UnderdampedLangevin, "SGLD": sc.SGLD, "SGHMC": sc.SGHMC, "SGNHT": sc.SGNHT}
+SAMPLERS = {
+    "UnderdampedLangevin": sc.UnderdampedLangevin, "SGLD": sc.SGLD, "SGHMC": sc.SGHMC, "SGNHT": sc.SGNHT,
+    "SMSUBU": sc.SMSUBU, "Barker": sc.Barker,
+}  # fmt: skip
 POSTERIORS = {name: make for kind in KINDS.values() for name, make in kind.items()}
 
 
@@ -41,9 +44,9 @@ class Truth(NamedTuple):
     seconds: float = 0.0
 
 
-def flat(trace: sc.Trace) -> np.ndarray:
-    """All draws, (chain, draw, coordinate)."""
-    parts = [v.values.reshape(*v.shape[:2], -1) for v in trace.posterior.data_vars.values()]
+def flat(draws: Any) -> np.ndarray:
+    """The variables of a dataset, (chain, draw, coordinate)."""
+    parts = [v.values.reshape(*v.shape[:2], -1) for v in draws.data_vars.values()]
     return np.concatenate(parts, axis=2, dtype=np.float64)
 
 
@@ -54,20 +57,22 @@ def by_nuts(posterior: Posterior) -> Truth:
         posterior.target, sc.NUTS(), posterior.initial, num_samples=NUTS_DRAWS, burn_in=NUTS_WARM_UP, chains=CHAINS,
         seed=1, progress=False, report=False,
     )  # fmt: skip
-    seconds, draws = time.perf_counter() - began, flat(trace)
+    seconds, draws = time.perf_counter() - began, flat(trace.posterior)
     errors = [1 / np.sqrt(np.min(ess(draws, "mean"))), 1 / np.sqrt(2 * np.min(ess(draws, "sd")))]
     return Truth(draws.mean(axis=(0, 1)), draws.std(axis=(0, 1)), *map(float, errors), seconds)
 
 
-def truth_of(name: str, posterior: Posterior, folder: Path | None) -> Truth:
-    """By a formula, from the folder, or by NUTS."""
+def truth_of(
+    name: str, posterior: Posterior, folder: Path | None, make: Callable[[Posterior], Truth] = by_nuts
+) -> Truth:
+    """By a formula, from the folder, or by long chains."""
     if posterior.truth is not None:
         return Truth(*posterior.truth)
     place = None if folder is None else folder / f"truth_{name}.npz"
     if place is not None and place.exists():
         with np.load(place) as kept:
             return Truth(kept["mean"], kept["sd"], *(float(kept[n]) for n in Truth._fields[2:]))
-    found = by_nuts(posterior)
+    found = make(posterior)
     if place is not None:
         place.parent.mkdir(parents=True, exist_ok=True)
         np.savez(place, **found._asdict())

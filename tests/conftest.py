@@ -61,6 +61,18 @@ def _ctrl_c_raises():
 
 
 @pytest.fixture
+def compiled():
+    """The programs that were compiled since."""
+    import jax
+
+    events = []
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda event, seconds, **_: events.append(event) if event.endswith("backend_compile_duration") else None
+    )
+    return events
+
+
+@pytest.fixture
 def load(monkeypatch):
     """Import an experiment by name; they import each other by name, as scripts do."""
     monkeypatch.syspath_prepend(str(EXPERIMENTS))

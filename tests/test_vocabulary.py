@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 import scirocco as sc
-from scirocco import combine, models, optimise, samplers, simplex
+from scirocco import combine, models, optimise, samplers, simplex, tuning
 
 OF_VERBS = {"num_samples", "chains", "seed", "threads", "workers", "progress", "initial"}
 OF_MODELS = {"n_draws", "n_chains", "random_state", "n_jobs", "max_iter", "verbose", "start"}
@@ -16,9 +16,9 @@ OF_NOBODY = {
     "solver", "time_limit", "minibatch_size",
 }  # fmt: skip
 VERBS = [
-    sc.sample, sc.sample_dirichlet, sc.sample_shards, sc.kernel, sc.tune, sc.resume, sc.find_mode,
+    sc.sample, sc.sample_dirichlet, sc.sample_shards, sc.check_calibration, sc.kernel, sc.tune, sc.resume, sc.find_mode,
     optimise.lipschitz_constants, combine.certify, combine.kdemc, combine.parametric, combine.semiparametric,
-    combine.weierstrass,
+    combine.weierstrass, tuning.zigzag, tuning.glm_bounds,
 ]  # fmt: skip
 MODELS = [getattr(models, name) for name in models.__all__ if isinstance(getattr(models, name), type)]
 

@@ -32,10 +32,13 @@ _WHERE = {
     "SGHMC": "samplers",
     "SGNHT": "samplers",
     "UnderdampedLangevin": "samplers",
+    "SMSUBU": "samplers",
+    "Barker": "samplers",
     "GeodesicSGNHT": "samplers",
     "SGGMC": "samplers",
     "GMC": "samplers",
     "NUTS": "samplers",
+    "ZigZag": "samplers",
     "GradientNoise": "samplers",
     "Matrix": "samplers",
     "Plain": "estimators",
@@ -47,6 +50,7 @@ _WHERE = {
     "Recipe": "recipe",
     "check_invariance": "recipe",
     "find_mode": "optimise",
+    "check_calibration": "verbs.check_calibration",
     "sample_dirichlet": "verbs.sample_dirichlet",
     "sample_shards": "verbs.sample_shards",
     "Sharded": "verbs.sample_shards",
@@ -103,8 +107,10 @@ __all__ = [
     "SGLD",
     "SGNHT",
     "SGRLD",
+    "SMSUBU",
     "SVRG",
     "Auto",
+    "Barker",
     "BayesianPCA",
     "Block",
     "ControlVariate",
@@ -128,8 +134,10 @@ __all__ = [
     "Trace",
     "UnderdampedLangevin",
     "VonMisesFisherMixture",
+    "ZigZag",
     "batches",
     "bias",
+    "check_calibration",
     "check_invariance",
     "choose_topics",
     "combine",
@@ -213,15 +221,19 @@ if TYPE_CHECKING:
         SGHMC,
         SGLD,
         SGNHT,
+        SMSUBU,
         Auto,
+        Barker,
         GeodesicSGNHT,
         GradientNoise,
         Matrix,
         UnderdampedLangevin,
+        ZigZag,
     )
     from scirocco.schedules import Decreasing, cyclical
     from scirocco.simplex import SCIR, SCIRCV, SGRLD
     from scirocco.target import Target
+    from scirocco.verbs.check_calibration import check_calibration
     from scirocco.verbs.sample import sample
     from scirocco.verbs.sample_dirichlet import sample_dirichlet
     from scirocco.verbs.sample_shards import Sharded, sample_shards

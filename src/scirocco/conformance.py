@@ -24,7 +24,7 @@ import numpy as np
 
 from scirocco.batches import Batching
 from scirocco.core.keys import Use, fold
-from scirocco.core.trees import inner
+from scirocco.core.trees import inner, zeros_like
 from scirocco.counts.codes import Codes
 from scirocco.counts.estimators import CountEstimator
 from scirocco.counts.minibatches import InMemory
@@ -34,7 +34,6 @@ from scirocco.run.describe import describe, is_opaque, rebuild
 from scirocco.run.resume import resume
 from scirocco.run.trace import Trace
 from scirocco.samplers import SGLD, Sampler
-from scirocco.samplers.base import GeodesicSampler
 from scirocco.simplex import SCIRCV, Counts, SimplexSampler, Weights
 from scirocco.target import Target
 from scirocco.verbs.sample import sample
@@ -64,6 +63,9 @@ class _Quadratic:
 
     def __call__(self, position: Any) -> Any:
         return position
+
+    def anchored(self) -> tuple[Any, Any]:
+        return zeros_like(START), zeros_like(START)
 
     def difference(self, start: Any, end: Any) -> Any:
         return (inner(end, end) - inner(start, start)) / 2
@@ -98,7 +100,7 @@ def check_sampler(sampler: Sampler, *, bad: dict[str, Any] | None = None) -> Non
     rows: dict[str, Any] = {"report": False} | ({"batch_size": None} if sampler.full_data else {})
     rows["burn_in"] = max(RUN["burn_in"], sampler.warm_up)
     flat = _check_resume(lambda **options: sample(TARGET, sampler, START, **options | rows))
-    if isinstance(sampler, GeodesicSampler):
+    if sampler.geodesic:
         _check_geodesic(sampler, rows, flat)
 
 

@@ -8,7 +8,7 @@ is the potential, on the scale of the full data. The library owns the factor N/n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
@@ -152,12 +152,12 @@ class Target(PureDensity):
 
     def passes(self) -> Iterator[Batch]:
         """All rows once, in batches of equal shape; the padding of the last one has weight 0."""
-        rows = self.pass_rows
+        rows, each = self.pass_rows, np.float32(self.density.size / self.size)
         indices = jax.device_put(np.arange(rows, dtype=np.int32))
         for piece in self.source.in_order(rows):
             poll()
             missing = rows - jax.tree.leaves(piece)[0].shape[0]
-            weights = (np.arange(rows) < rows - missing).astype(np.float32)
+            weights = each * (np.arange(rows) < rows - missing).astype(np.float32)
             padded = jax.tree.map(lambda a, k=missing: np.concatenate([a, np.repeat(a[:1], k, 0)]) if k else a, piece)
             yield Batch(padded, jax.device_put(weights), indices)
 
@@ -215,13 +215,19 @@ class Target(PureDensity):
     def likelihood_hessian(
         self, position: Params, held: Params = None, batches: Iterable[Batch] | None = None
     ) -> np.ndarray:
-        """The Hessian of - sum_i log likelihood_i over all data, or over ``batches``, in float64."""
+        """The Hessian of - sum_i log likelihood_i over all data, or over ``batches``, in float64.
+
+        The gradient over all data comes from the same pass, and is remembered.
+        """
         size = ravel_pytree(position)[0].size
 
         def compute() -> np.ndarray:
-            total = np.zeros((size, size))
+            slope, total = np.zeros(size), np.zeros((size, size))
             for batch in self.passes() if batches is None else batches:
-                total = total + np.asarray(_likelihood_hessian(self.density, position, held, batch), np.float64)
+                first, second = _likelihood_hessian(self.density, position, held, batch)
+                slope, total = slope + np.asarray(first, np.float64), total + np.asarray(second, np.float64)
+            if batches is None:
+                self._once("gradient", position, held, lambda: _like(position, slope))
             return total
 
         found: np.ndarray = self._once("Hessian", position, held, compute) if batches is None else compute()
@@ -302,6 +308,37 @@ class Target(PureDensity):
                 )
 
 
+@dataclass(frozen=True, eq=False)
+class Sample(Target):
+    """Some rows of a target, in memory, that stand for all of them: sums over them are estimates of sums over all.
+
+    Functions and shapes are those of the ``whole``, so that its compiled programs serve.
+    """
+
+    whole: Target = field(kw_only=True)
+
+    @classmethod
+    def of(cls, target: Target, rows: int, seed: int) -> Sample:
+        """Random rows, each at most once."""
+        source = target.source
+        if isinstance(source, Arrays):
+            data = source.rows(np.sort(generator(seed, Purpose.SEARCH_ROWS).choice(source.size, rows, replace=False)))
+        else:
+            assert isinstance(source, Stream)
+            data = jax.tree.map(np.asarray, source.block(seed, rows, 0))
+        return cls(target.log_prior, target.log_likelihood, data, target.batched, target.manifold, whole=target)
+
+    @property
+    def density(self) -> Density:
+        """That of the whole."""
+        return self.whole.density
+
+    @property
+    def pass_rows(self) -> int:
+        """As many as of the whole."""
+        return self.whole.pass_rows
+
+
 @partial(jax.jit, static_argnums=0)
 def _likelihood_gradient(density: Density, position: Params, held: Params, batch: Batch) -> Params:
     return density.likelihood_gradient(position, held, batch)
@@ -313,13 +350,26 @@ def _prior_gradient(density: Density, position: Params, held: Params) -> Params:
 
 
 @partial(jax.jit, static_argnums=0)
-def _likelihood_hessian(density: Density, position: Params, held: Params, batch: Batch) -> Array:
+def _likelihood_hessian(density: Density, position: Params, held: Params, batch: Batch) -> tuple[Array, Array]:
+    """The gradient, as a vector, and the Hessian."""
     flat, unravel = ravel_pytree(position)
 
     def gradient(x: Array) -> Array:
         return ravel_pytree(density.likelihood_gradient(unravel(x), held, batch))[0]
 
-    return jax.vmap(lambda v: jax.jvp(gradient, (flat,), (v,))[1])(jnp.eye(flat.size, dtype=flat.dtype))
+    def along(v: Array) -> tuple[Array, Array]:
+        first, second = jax.jvp(gradient, (flat,), (v,))
+        return first, second
+
+    return jax.vmap(along, out_axes=(None, 0))(jnp.eye(flat.size, dtype=flat.dtype))
+
+
+def _like(tree: Params, flat: np.ndarray) -> Params:
+    """A vector of the host as a tree of arrays of these shapes, in its own precision."""
+    leaves, structure = jax.tree.flatten(tree)
+    borders = np.cumsum([np.size(leaf) for leaf in leaves])[:-1]
+    parts = np.split(flat, borders)
+    return jax.tree.unflatten(structure, [a.reshape(np.shape(leaf)) for a, leaf in zip(parts, leaves, strict=True)])
 
 
 @partial(jax.jit, static_argnums=0)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from scirocco.batches import Arrays, RandomBlocks, Shuffled, Weighted, WithReplacement
+from scirocco.batches import Arrays, RandomBlocks, Shuffled, Sweeps, Weighted, WithReplacement
 from scirocco.batches.base import batch_rows
 from scirocco.batches.integers import below
 
@@ -37,6 +37,25 @@ def test_an_epoch_has_no_row_twice(size, batch):
     for k in range(3):
         seen = rows[k * epoch : (k + 1) * epoch].ravel()
         assert len(set(seen)) == len(seen) == epoch * batch
+
+
+@pytest.mark.parametrize(("size", "batch"), [(100, 10), (103, 10), (5000, 5), (15, 10)])
+def test_sweeps_are_epochs_and_their_mirror_images(size, batch):
+    epoch = size // batch
+    rows, weights = draws(Sweeps(), size, batch, 6 * epoch)
+    sweeps = rows.reshape(3, 2 * epoch, batch)
+    np.testing.assert_array_equal(sweeps, sweeps[:, ::-1])
+    for sweep in sweeps:
+        assert len(set(sweep[:epoch].ravel())) == epoch * batch
+    assert not np.array_equal(sweeps[0], sweeps[1])
+    np.testing.assert_allclose(weights, size / batch)
+    shuffled, _ = draws(Shuffled(), size, batch, 3 * epoch)
+    np.testing.assert_array_equal(sweeps[:, :epoch].reshape(shuffled.shape), shuffled)  # the same epochs, each twice
+
+
+def test_all_data_at_once_is_not_swept():
+    assert Sweeps().epoch(100, 100, 100) == np.inf
+    assert draws(Sweeps(), 10, 10, 2)[0].shape == (2, 10)
 
 
 @pytest.mark.parametrize("min_blocks", [1, 30, 1000])
@@ -141,7 +160,7 @@ def test_integers_are_the_floor_of_a_fraction_of_64_bits(top):
 
 
 @pytest.mark.parametrize(
-    "batching", [Shuffled(), Shuffled(2), RandomBlocks(2), WithReplacement(), Weighted(np.ones(40))]
+    "batching", [Shuffled(), Shuffled(2), Sweeps(2), RandomBlocks(2), WithReplacement(), Weighted(np.ones(40))]
 )
 def test_draws_are_the_same_in_double_precision(batching):
     """The random words must have 32 bits, also where JAX would take 64."""
@@ -151,7 +170,7 @@ def test_draws_are_the_same_in_double_precision(batching):
     np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("kind", [Shuffled, RandomBlocks])
+@pytest.mark.parametrize("kind", [Shuffled, RandomBlocks, Sweeps])
 @pytest.mark.parametrize("wrong", [0, -(2**63), True])
 def test_min_blocks_must_be_a_positive_whole_number(kind, wrong):
     """A large negative one made the search for a block length endless."""

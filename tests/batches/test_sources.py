@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import scirocco as sc
-from scirocco.batches import Arrays, Arrow, MemoryMapped, Parquet, shuffle_to
+from scirocco.batches import Arrays, Arrow, MemoryMapped, Parquet, shuffle_to, tables
 from scirocco.batches import stream as on_disk
 from scirocco.batches.order import Order
 from scirocco.batches.stream import Loader
@@ -240,13 +240,47 @@ def test_every_row_is_read_equally_often(stream):
     assert counts.max() <= 60
 
 
-def test_the_loader_reads_one_block_ahead(stream):
-    loader = Loader(stream, 7, 200)
+@pytest.mark.parametrize("together", [1, 3, 4])
+def test_the_loader_reads_blocks_ahead(stream, together):
+    """The same blocks, however many are read at a time."""
+    loader = Loader(stream, 7, 200, together=together)
     try:
         for number in (0, 1, 2, 7, 7, 3):
             np.testing.assert_array_equal(loader.get(number)["y"], stream.block(7, 200, number)["y"])
     finally:
         loader.close()
+
+
+@pytest.mark.parametrize("together", [1, 3])
+def test_the_loader_reads_nothing_that_no_one_will_ask_for(stream, together):
+    loader = Loader(stream, 7, 200, together=together)
+    try:
+        loader.get(together - 1, last=together - 1)
+        assert not loader._coming
+        loader.forget()
+        loader.get(together - 1, last=together)
+        assert list(loader._coming) == [range(together, 2 * together)]
+    finally:
+        loader.close()
+
+
+def test_blocks_that_are_read_together_decode_each_group_once(tmp_path, monkeypatch):
+    """Chains need groups of their own at the same time, so that what is kept of them is of no use to the next block."""
+    order = np.random.default_rng(1).permutation(SIZE)
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(X[order].ravel()), 3)
+    pq.write_table(pa.table({"x": vectors, "y": pa.array(Y[order])}), tmp_path / "data.parquet", row_group_size=20)
+    monkeypatch.setattr(tables, "CACHED_BYTES", 1)
+    stream = Parquet(tmp_path / "data.parquet", block_bytes=120 * 16)
+    assert stream.wave < len(stream.lengths)
+    decoded, decode = [], stream._decode
+    monkeypatch.setattr(stream, "_decode", lambda group: decoded.append(group) or decode(group))
+    assert stream.together(30, chains=4) == 4
+    blocks = stream.blocks(7, 30, range(4, 8), 1)
+    assert len(decoded) == len(set(decoded)) > stream.wave // 2
+    assert not stream._cache.keys() & set(decoded)
+    for number, block in zip(range(4, 8), blocks, strict=True):
+        np.testing.assert_array_equal(block["y"], stream.block(7, 30, number, 1)["y"])
+        np.testing.assert_array_equal(block["x"], X[block["y"]])
 
 
 def test_sums_over_a_file(stream):

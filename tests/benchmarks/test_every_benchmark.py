@@ -14,7 +14,9 @@ import re
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,8 +25,18 @@ import scipy.sparse as sp
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 NAMES = sorted(path.stem for path in BENCHMARKS.glob("*.py"))
 
+
+def looked_at():
+    """The clock of ``ticking``, for a benchmark that counts seconds of computing."""
+    return time.perf_counter()
+
+
 # Arguments and, where they are not enough, constants of the module.
 TINY = {
+    "bias_cost": (
+        ["--only", "normal", "--seconds", "0.02"],
+        {"CLOCK": looked_at, "BATCHES": (32,), "FACTORS": (0.25, 1.0), "ADAPTATION": 2, "PIECES": np.inf},
+    ),
     "combine": (["--dimensions", "2", "--shards", "2", "--draws", "60", "--seeds", "1"], {}),
     "covertype": (
         ["--reference", "reference.npz", "--budget", "0.1", "--only", "scirocco"],
@@ -49,6 +61,7 @@ TINY = {
     ),
     "lda_speed": (["--topics", "3", "--sweeps", "2", "--turns", "1", "--without", "tomotopy", "topica"], {}),
     "large_table": (["--rows", "3000", "--columns", "2"], {"GROUP": 1000}),
+    "long_steps": ([], {"CHAINS": 2, "DRAWS": 50, "BURN_IN": 20, "MULTIPLES": (0.5,), "ROWS": 200, "COLUMNS": 2}),
     "memory": (["--megabytes", "1", "--kinds", "npy"], {"BATCH": 2}),
     "simplex_engine": (
         [],
@@ -60,8 +73,10 @@ TINY = {
         {"CHAINS": 2, "DRAWS": 50, "BURN_IN": 20, "THIN": 1},
     ),
     "verdicts": (["--seeds", "1", "--kinds", "stuck"], {}),
+    "zigzag": (["--rows", "200", "--nuts", "200"], {"BATCHES": (1,), "DRAWS": 40, "NUTS_DRAWS": 20, "ADAPTATION": 20}),
     "vmf_mixture": (["--rows", "400", "--features", "5", "--restarts", "1"], {"CLUSTERS": 3, "HELD_OUT": 50}),
 }  # fmt: skip
+PICTURES = {"bias_cost": "results/bias_cost.png", "lda_scaling": "scaling.png"}
 
 
 def test_none_is_forgotten():
@@ -133,8 +148,8 @@ def test_a_benchmark_runs(module, monkeypatch, ticking, capsys):
     printed = capsys.readouterr().out
     assert re.search(r"\d\.\d", printed), printed
     assert not re.search(r"\b(nan|failed)\b", printed), printed
-    if "--picture" in arguments:
-        assert Path("scaling.png").read_bytes().startswith(b"\x89PNG")
+    if module.__name__ in PICTURES:
+        assert Path(PICTURES[module.__name__]).read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("module", ["startup"], indirect=True)
@@ -143,3 +158,44 @@ def test_a_task_that_starts_here_runs(module):
     names = {}
     exec(textwrap.dedent(module.TASKS["topics"]), names)
     assert names["task"](0)
+
+
+@pytest.mark.parametrize("module", ["bias_cost"], indirect=True)
+def test_the_worst_errors_are_those_of_the_draws(module):
+    """Bias is told from chance, and from what so few draws say nothing of."""
+    draws = np.random.default_rng(0).normal(size=(4, 2000, 3)) * [1, 1.3, 2] + [0, 0, 5]
+    truth = module.Truth(np.array([0, 0, 4.6]), np.array([1, 1, 2.0]))
+    kernel = SimpleNamespace(batch_size=10)
+
+    def judged(draws, warm_up=0):
+        run = module.Run(draws, draws.shape[1], 1.0, True)
+        return module.Cell.of("SGLD", kernel, 1.0, run, truth, warm_up)
+
+    cell = judged(draws)
+    assert (cell.draws, cell.sd.mark, cell.mean.mark) == (1600, module.BIAS, module.BIAS)
+    assert abs(cell.sd.error - 0.3) < 4 * cell.sd.chance
+    assert abs(cell.sd.chance / (1.3 / np.sqrt(2 * 6400)) - 1) < 0.2
+    assert abs(cell.mean.error - 0.2) < 4 * cell.mean.chance
+    assert judged(draws[..., :1].repeat(3, axis=2) * [1, 1, 2] + [0, 0, 4.6]).sd.mark == module.CHANCE
+    assert judged(draws[:, :20]).sd.mark == module.UNKNOWN
+    assert judged(np.zeros((4, 20, 3))).sd == (-1, 0, module.UNKNOWN)
+    assert (judged(draws, 1900).draws, judged(draws, 1900).note) == (100, "")
+    assert (judged(draws, 2100).draws, judged(draws, 2100).note) == (1000, "2000 of 2100 steps of its warm-up")
+
+
+@pytest.mark.parametrize("module", ["bias_cost"], indirect=True)
+def test_truth_by_exact_gradients_is_exact_on_a_gaussian(module):
+    posterior = module.MAKERS["normal"]()
+    found, (mean, sd) = module.by_gmc(8, posterior), posterior.truth
+    np.testing.assert_allclose(found.mean, mean, atol=2e-3 * sd.min())  # in single precision
+    np.testing.assert_allclose(found.sd, sd, rtol=2e-3)
+    assert found.mean_error < 2e-3
+    assert found.sd_error < 2e-3
+
+
+@pytest.mark.parametrize("module", ["bias_cost"], indirect=True)
+@pytest.mark.usefixtures("data", "in_process")
+def test_without_the_data_covertype_is_left_out(module, monkeypatch, capsys):
+    monkeypatch.delenv("SCIROCCO_DATA")
+    module.main(["--only", "covertype"])
+    assert "left out: set SCIROCCO_DATA" in capsys.readouterr().out

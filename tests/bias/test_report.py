@@ -148,8 +148,44 @@ def test_few_chains_leave_more_to_chance():
     assert alone.with_chance(np.array([[1.0]])) is alone
 
 
+def combined(narrowest, widest, error=0.01):
+    """A report whose worst combinations have these ratios of variances."""
+    return replace(
+        GOOD, narrowest=narrowest, narrowest_error=error, narrowest_in="0.80 w[0] - 0.60 w[1]",
+        widest=widest, widest_error=error, widest_in="1.00 w[0]",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("narrowest", "widest", "expected"),
+    [
+        (0.99, 1.02, ["use it"]), (0.99, 1.2, ["use means, not intervals"]), (0.01, 1.02, ["do not use it"]),
+        (0.01, 4.0, ["do not use it", "do not use it"]),
+    ],
+)  # fmt: skip
+def test_combinations_have_their_kinds(narrowest, widest, expected):
+    assert kinds(combined(narrowest, widest)) == expected
+
+
+def test_combinations_are_named_and_chance_is_not():
+    report = combined(0.49, 1.96)
+    texts = [finding.text for finding in report.findings()]
+    assert "a combination of parameters (0.80 w[0] - 0.60 w[1]) is sampled 30% too narrow" in texts
+    assert "a combination of parameters (1.00 w[0]) is sampled 40% too wide" in texts
+    assert "measured in the others: 0.70 and 1.40 (standard errors 0.01 and 0.00)" in str(report)
+    uncertain = combined(0.49, 1.96, error=0.5)
+    assert kinds(uncertain) == ["use it"]
+    assert "0.70 and 1.40" in str(uncertain)
+    assert "is sampled" not in str(uncertain)
+    assert "worst" not in str(GOOD)  # nothing was measured
+
+
 @pytest.mark.parametrize("apart", [True, False, None])
 def test_reports_are_kept(apart):
+    report = replace(combined(0.49, 1.96), r_hat=1.1)
+    back = BiasReport.from_arrays({name: np.asarray(a) for name, a in report.to_arrays().items()})
+    assert str(back) == str(report)
+    assert back.combinations_off == report.combinations_off
     report = replace(checked(1.2, 0.01), r_hat=1.25, r_hat_in="w", started_apart=apart, note="of weights")
     back = BiasReport.from_arrays({name: np.asarray(a) for name, a in report.to_arrays().items()})
     assert str(back) == str(report)

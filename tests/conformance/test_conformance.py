@@ -21,16 +21,19 @@ from scirocco.counts import estimators as count_estimators
 H = 1e-3
 SAMPLERS = {
     "SGLD": sc.SGLD(H), "SGLD, schedule": sc.SGLD(sc.Decreasing(H)), "PSGLD": sc.PSGLD(H),
+    "Barker": sc.Barker(H), "Barker, noise": sc.Barker(H, increments="normal", noise_estimate=sc.GradientNoise()),
     "SGHMC": sc.SGHMC(H, friction=5.0, inner_steps=2, resample_momentum=True), "SGNHT": sc.SGNHT(H, diffusion=5.0),
     "UnderdampedLangevin": sc.UnderdampedLangevin(H, friction=5.0), "Recipe": sc.Recipe(H, diffusion=1.0),
+    "SMSUBU": sc.SMSUBU(H, friction=5.0),
     "Preconditioned": samplers.Preconditioned(sc.SGNHT(H, per_coordinate=True), samplers.Scale(np.array([1, 2, 0.5]))),
     "SGGMC": sc.SGGMC(H, friction=5.0, noise_estimate=sc.GradientNoise("diagonal")),
     "GeodesicSGNHT": sc.GeodesicSGNHT(H, diffusion=5.0, inner_steps=2), "GMC": sc.GMC(1e-2, leapfrog_steps=3),
     "NUTS": sc.NUTS(0.1, adaptation=4, doublings=3), "NUTS, dense": sc.NUTS(0.1, adaptation=4, dense=True, doublings=2),
     "Rescaled": samplers.Rescaled(sc.SGGMC(H, friction=5.0), {"a": np.full(1, 2, np.float32), "b": np.array(0.5, "f")}),
-    "cyclical": sc.cyclical(sc.SGLD(H), period=10),
+    "cyclical": sc.cyclical(sc.SGLD(H), period=10), "ZigZag": sc.ZigZag(0.2, lipschitz=np.array([200.0, 200.0, 400.0])),
 }  # fmt: skip
-BAD = {"temperature": -1.0, "friction": np.nan, "diffusion": -1.0, "inner_steps": 0, "integrator": "none", "alpha": 2.0}
+BAD = {"temperature": -1.0, "friction": np.nan, "diffusion": -1.0, "inner_steps": 0, "integrator": "none", "alpha": 2.0,
+       "increments": "long", "lipschitz": 0.0}  # fmt: skip
 ESTIMATORS = {
     "Plain": sc.Plain(), "ControlVariate": sc.ControlVariate(), "second order": sc.ControlVariate(order=2),
     "SAGA": sc.SAGA(), "SVRG": sc.SVRG(7),
@@ -38,7 +41,7 @@ ESTIMATORS = {
 BATCHINGS = {
     "Shuffled": batches.Shuffled(), "RandomBlocks": batches.RandomBlocks(10),
     "WithReplacement": batches.WithReplacement(), "Weighted": batches.Weighted(np.linspace(1, 2, 60)),
-    "Strata": batches.Strata(np.arange(60) % 3),
+    "Strata": batches.Strata(np.arange(60) % 3), "Sweeps": batches.Sweeps(),
 }  # fmt: skip
 SIMPLEX = {
     "SCIR": sc.SCIR(0.1), "SCIRCV": sc.SCIRCV(0.1), "SGRLD": sc.SGRLD(1e-3),
@@ -125,8 +128,8 @@ def test_no_public_part_is_missing():
 @pytest.mark.parametrize("name", [*SAMPLERS, *SIMPLEX])
 def test_settings_of_samplers_come_by_keyword(name):
     """The step size, or the sampler inside with its scale, may come without a name; nothing else may."""
-    first = {"step_size", "sampler", "scale"}
     fields = dataclasses.fields({**SAMPLERS, **SIMPLEX}[name])
+    first = {"sampler", "scale"} if any(field.name == "sampler" for field in fields) else {"step_size"}
     assert all(field.kw_only == (field.name not in first) for field in fields)
 
 

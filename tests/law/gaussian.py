@@ -9,9 +9,11 @@ Means differ from zero and from each other, so a wrong sign or a swapped leaf mo
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import jax.numpy as jnp
 import numpy as np
-from scipy.linalg import solve_discrete_lyapunov
+from scipy.linalg import expm, solve_discrete_lyapunov
 
 import scirocco as sc
 
@@ -68,12 +70,43 @@ def sgld_variance(lam, variance, h, temperature, epoch=None):
     return (2 * h * temperature + h**2 * noise) / (1 - memory**2)
 
 
+@lru_cache
+def barker_variance(lam, variance, h, temperature, increments, *, estimate=None, chains=20_000, steps=400):
+    """Barker's moves as the source writes them, of many chains on a Gaussian with normal gradient noise: (variance, its
+    standard error). ``estimate`` is the variance of the noise that the signs are corrected for."""
+    rng = np.random.default_rng(7)
+    theta, total = np.sqrt(temperature / lam) * rng.standard_normal(chains), np.zeros(chains)
+    sigma, recorded = np.sqrt(2 * h * temperature), steps - steps // 3
+    for t in range(steps):
+        g = lam * theta + np.sqrt(variance) * rng.standard_normal(chains)
+        if increments == "normal":
+            z = sigma * rng.standard_normal(chains)
+        else:  # one of two normal laws around +-sigma, with the variance of the other
+            z = sigma * (np.sqrt(0.99) * rng.choice([-1, 1], chains) + 0.1 * rng.standard_normal(chains))
+        slope = -z * g / temperature
+        if estimate is not None:
+            left = 1.702**2 - estimate * (z / temperature) ** 2
+            slope = np.where(left > 0, slope * 1.702 / np.sqrt(np.abs(left)), np.sign(slope) * np.inf)
+        theta += np.where(rng.random(chains) < 0.5 * (1 + np.tanh(slope / 2)), z, -z)
+        total += theta**2 if t >= steps - recorded else 0
+    return np.mean(total) / recorded, np.std(total) / recorded / np.sqrt(chains)
+
+
 def _matrices(scheme, lam, h, friction, diffusion):
     """One step z' = M z + k e + s xi in z = (theta, p), with gradient noise e and injected noise xi, written out."""
+    if scheme == "sgld":  # has no momentum, and the friction plays no part
+        return np.diag([1 - h * lam, 0]), np.array([-h, 0.0]), np.sqrt(2 * diffusion * h) * np.array([1.0, 0])
     if scheme == "euler":
         decay, kick = 1 - h * friction, -h
         m = np.array([[1 - h * h * lam, h * decay], [-h * lam, decay]])
         return m, np.array([h * kick, kick]), np.sqrt(2 * diffusion * h) * np.array([h, 1.0])
+    if scheme == "ubu":  # U over half a step, its noise in two columns, from the moments of the linear SDE
+        pull, kicked = np.array([[0.0, 1], [0, -friction]]) * h / 2, np.array([[1, 0], [-h * lam, 1]])
+        stir = np.diag([0.0, h * diffusion])
+        block = expm(np.block([[-pull, stir], [np.zeros((2, 2)), pull.T]]))  # van Loan (1978)
+        u = block[2:, 2:].T
+        root = np.linalg.cholesky(u @ block[:2, 2:])
+        return u @ kicked @ u, u @ np.array([0, -h]), np.hstack([u @ kicked @ root, root])
     c = np.exp(-friction * h)
     s = np.sqrt(diffusion / friction * (1 - c * c))
     half_drift = np.array([[1, h / 2], [0, 1]])
@@ -89,13 +122,34 @@ def _matrices(scheme, lam, h, friction, diffusion):
 
 def langevin_variance(scheme, lam, variance, h, friction, diffusion, epoch=None):
     m, kick, noise = _matrices(scheme, lam, h, friction, diffusion)
+    noise = noise.reshape(2, -1)
     from_gradient = solve_discrete_lyapunov(m, np.outer(kick, kick))
     gamma = autocovariance(variance, epoch, 1 if epoch is None else epoch)
     total, power = gamma[0] * from_gradient[0, 0], np.eye(2)
     for g in gamma[1:]:
         power = power @ m
         total += 2 * g * (power @ from_gradient)[0, 0]
-    return total + solve_discrete_lyapunov(m, np.outer(noise, noise))[0, 0]
+    return total + solve_discrete_lyapunov(m, noise @ noise.T)[0, 0]
+
+
+def swept_variance(scheme, lam, variance, h, friction, diffusion, size, batch, sweep, sweeps=1):
+    """With minibatches of ``batch`` rows of ``size`` in ``sweeps`` sweeps of ``sweep`` minibatches an epoch: the
+    covariance of all noises of an epoch written out, and the mean over all places in it."""
+    m, kick, noise = _matrices(scheme, lam, h, friction, diffusion)
+    noise = noise.reshape(2, -1)
+    there = np.arange(sweep)
+    which = np.concatenate([np.r_[there, there[::-1]] + k * sweep for k in range(sweeps)])
+    cov = np.where(which[:, None] == which, variance, -variance / (size / batch - 1))
+    powers = [np.eye(2)]
+    for _ in which:
+        powers.append(powers[-1] @ m)
+    ends = np.array([powers[len(which) - 1 - t] @ kick for t in range(len(which))])
+    whole = solve_discrete_lyapunov(powers[-1], ends.T @ cov @ ends)
+    total = 0.0
+    for place in range(1, len(which) + 1):
+        new = np.array([powers[place - 1 - t] @ kick for t in range(place)])
+        total += (powers[place] @ whole @ powers[place].T + new.T @ cov[:place, :place] @ new)[0, 0]
+    return total / len(which) + solve_discrete_lyapunov(m, noise @ noise.T)[0, 0]
 
 
 def refreshed_variance(scheme, lam, variance, h, friction, diffusion, temperature, inner):

@@ -65,6 +65,14 @@ def langevin_law(scheme, variance, temperature, *, friction=FRICTION, estimate=0
     )
 
 
+def barker_law(increments):
+    def law(variance, temperature):
+        coordinates = zip(g.PRECISION, variance, strict=True)
+        return np.array([g.barker_variance(lam, v, H_SGLD, temperature, increments)[0] for lam, v in coordinates])
+
+    return law
+
+
 def refreshed_law(variance, temperature):
     return np.array(
         [
@@ -97,6 +105,10 @@ REGISTRY = {
     "SGLD, a step size per leaf": Case(
         lambda t: sc.SGLD({"a": np.full(2, H_SGLD, np.float32), "b": H_SGLD}, temperature=t), sgld_law
     ),
+    "Barker": Case(lambda t: sc.Barker(H_SGLD, temperature=t), barker_law("bimodal")),
+    "Barker, normal increments": Case(
+        lambda t: sc.Barker(H_SGLD, temperature=t, increments="normal"), barker_law("normal")
+    ),
     "SGHMC euler": Case(momentum(), lambda v, t: langevin_law("euler", v, t)),
     "SGHMC baoab": Case(momentum(integrator="baoab"), lambda v, t: langevin_law("baoab", v, t)),
     "SGHMC aboba": Case(momentum(integrator="aboba"), lambda v, t: langevin_law("aboba", v, t)),
@@ -110,6 +122,9 @@ REGISTRY = {
     "underdamped Langevin": Case(
         lambda t: sc.UnderdampedLangevin(H_MOMENTUM, friction=FRICTION, temperature=t),
         lambda v, t: langevin_law("baoab", v, t),
+    ),
+    "SMSUBU": Case(
+        lambda t: sc.SMSUBU(H_MOMENTUM, friction=FRICTION, temperature=t), lambda v, t: langevin_law("ubu", v, t)
     ),
 }
 
@@ -182,6 +197,31 @@ def test_shuffled_epochs(name, temperature):
     white = REGISTRY[name].law(variance, temperature)
     assert np.all(law < 0.93 * white)  # the case tells the two laws apart
     check_law(REGISTRY[name].make(temperature), sc.Plain(), law, batch=10, batching=sc.batches.Shuffled())
+
+
+@pytest.mark.parametrize(
+    ("name", "scheme", "temperature", "batch"),
+    [
+        ("SMSUBU", "ubu", 2.0, 10), ("SMSUBU", "ubu", 1.0, 40),
+        pytest.param("SMSUBU", "ubu", 1.0, 10, marks=pytest.mark.slow),
+        pytest.param("SGLD", "sgld", 1.0, 10, marks=pytest.mark.slow),
+        pytest.param("underdamped Langevin", "baoab", 2.0, 10, marks=pytest.mark.slow),
+    ],
+)  # fmt: skip
+def test_sweeps(name, scheme, temperature, batch):
+    """Forwards and backwards through the minibatches of an epoch: 10, or 2 with a fifth of the rows left out."""
+    variance = g.SMALL.gradient_variance(batch, replacement=False)
+    h, diffusion = (H_SGLD, temperature) if name == "SGLD" else (H_MOMENTUM, FRICTION * temperature)
+    law = np.array(
+        [
+            g.swept_variance(scheme, lam, v, h, FRICTION, diffusion, g.SMALL.size, batch, g.SMALL.size // batch)
+            for lam, v in zip(g.PRECISION, variance, strict=True)
+        ]
+    )
+    white = REGISTRY[name].law(variance, temperature)
+    assert np.all(law < 0.97 * white)
+    batching = None if name == "SMSUBU" else sc.batches.Sweeps()
+    check_law(REGISTRY[name].make(temperature), sc.Plain(), law, batch=batch, batching=batching)
 
 
 @pytest.mark.parametrize("batch", [40, 70])

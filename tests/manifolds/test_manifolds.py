@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.linalg import expm
 
 import scirocco as sc
-from scirocco.manifolds import Euclidean, Geometry, Simplex, Sphere, Stiefel
+from scirocco.manifolds import Euclidean, Geometry, Manifold, Simplex, Sphere, Stiefel
 from scirocco.manifolds.stiefel import exponential
 
 CASES = {
@@ -253,6 +253,25 @@ def test_what_is_no_manifold():
         Simplex(0.5)
     with pytest.raises(ValueError, match="no uniform law"):
         Euclidean().random(jax.random.key(0), (2,))
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != "large sphere"])
+def test_derivatives_of_coordinates_are_those_along_geodesics(name):
+    """The formulas of each manifold against what holds for any."""
+    manifold, shape = CASES[name]
+    x, v = start(manifold, shape, 3)
+    for function, places in (("rates", (x, v)), ("steepness", (x,)), ("laplacian", (x,))):
+        by_flow = jax.jit(partial(getattr(Manifold, function), manifold))(*places)
+        np.testing.assert_allclose(getattr(manifold, function)(*places), by_flow, atol=1e-12)
+
+
+def test_the_laplacian_on_the_circle_and_in_flat_space():
+    angle = 0.3
+    x = jnp.array([jnp.cos(angle), jnp.sin(angle)])
+    np.testing.assert_allclose(Sphere().laplacian(x), [-np.cos(angle), -np.sin(angle)])  # d^2/da^2 cos a
+    np.testing.assert_allclose(Sphere().steepness(x), [np.sin(angle) ** 2, np.cos(angle) ** 2])
+    np.testing.assert_allclose(Euclidean().laplacian(x), 0)
+    np.testing.assert_allclose(Euclidean().steepness(x), 1)
 
 
 def test_matrix_exponential():

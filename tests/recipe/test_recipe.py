@@ -119,8 +119,9 @@ def spinning(kappa=2.0):
 FULL = [[1.5, 0.4], [0.4, 0.8]]
 RIGHT = {
     "sgld": ((langevin, 1.0, potential), 2, 2, potential, None),
+    "barker, T = 2": ((langevin, 2.0, lambda z: potential(z) / 2), 2, 2, lambda x: potential(x) / 2, None),
     "sghmc, T = 0.4": (underdamped(1.3 * np.eye(2), 0.4), 4, 2, lambda x: potential(x) / 0.4, None),
-    "sghmc, underdamped Langevin, full friction": (underdamped(FULL), 4, 2, potential, None),
+    "sghmc, underdamped Langevin, sms-ubu, full friction": (underdamped(FULL), 4, 2, potential, None),
     "sgnht": (thermostat(False), 5, 2, potential, None),
     "sgnht, one per coordinate": (thermostat(True), 6, 2, potential, None),
     "sgrld": ((riemannian_gamma, lambda z: z, riemannian_energy), 3, 3, riemannian_energy, draws(3, positive=3)),

@@ -302,16 +302,6 @@ def test_resume_of_codes_refuses_what_it_would_ignore(tmp_path):
 # Compiled once.
 
 
-@pytest.fixture
-def compiled():
-    """The programs that were compiled since."""
-    events = []
-    jax.monitoring.register_event_duration_secs_listener(
-        lambda event, seconds, **_: events.append(event) if event.endswith("backend_compile_duration") else None
-    )
-    return events
-
-
 def test_a_second_run_compiles_nothing(compiled):
     """Other data, numbers and seeds, the same functions, shapes and kinds of parts."""
 

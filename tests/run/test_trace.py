@@ -218,9 +218,11 @@ CASES = {
     "SGLD, correlated": (sc.SGLD(2e-5), {"correlated": True}),
     "SGLD, independent draws": (sc.SGLD(2e-5), {"batching": sc.batches.WithReplacement()}),
     "PSGLD": (sc.PSGLD(2e-3), {}),
+    "Barker": (sc.Barker(2e-5), {}),
     "SGHMC": (sc.SGHMC(2e-3, friction=100.0), {}),
     "SGHMC, control variates": (sc.SGHMC(8e-3, friction=20.0), {"estimator": sc.ControlVariate()}),
     "underdamped Langevin": (sc.UnderdampedLangevin(3e-3, friction=100.0), {}),
+    "SMSUBU": (sc.SMSUBU(3e-3, friction=100.0), {}),
     "SGNHT, control variates": (sc.SGNHT(8e-3, diffusion=20.0), {"estimator": sc.ControlVariate()}),
 }
 
@@ -287,7 +289,9 @@ def test_the_report_sees_a_direction_in_which_the_step_is_too_long(scaled):
     )
     np.testing.assert_allclose(trace.bias.sd_error["theta"], actual, atol=0.03)
     assert trace.bias.stiffest_error == pytest.approx(1 / np.sqrt(1 - 1.96 / 2) - 1, rel=0.01)
-    assert not trace.verdict().good
+    assert trace.bias.widest == pytest.approx(50, abs=4.5 * trace.bias.widest_error)  # 1/(1 - 1.96/2)
+    assert [error > 3 for _, error in trace.bias.combinations_off] == [True]
+    assert trace.verdict().kind == "do not use it"
 
 
 def test_the_report_names_an_unstable_step():

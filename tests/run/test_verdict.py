@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import scirocco as sc
+from scirocco.run.convergence import relative_errors
 from scirocco.run.verdict import Advice, Finding, judge
 
 NOTHING = np.ones(8, np.float32)  # data that says nothing: the prior is the posterior
@@ -157,3 +158,13 @@ def test_points_of_a_run_survive_a_kill(tmp_path):
     sc.sample(target, sc.SGLD(0.1), jnp.zeros(2), **settings, path=tmp_path / "run", max_seconds=1e-9)
     longer = sc.resume(tmp_path / "run", target, max_seconds=1e9)
     np.testing.assert_array_equal(longer.bias.virial["theta"], whole.bias.virial["theta"])
+
+
+@pytest.mark.parametrize("draw", ["normal", "gamma", "uniform"])
+def test_the_error_of_an_sd_grows_with_the_fourth_moment(draw):
+    rng = np.random.default_rng(0)
+    make = {"normal": rng.normal, "gamma": lambda size: rng.gamma(0.3, size=size), "uniform": rng.random}[draw]
+    runs = [make(size=(4, 1000)) for _ in range(200)]
+    spread = np.std([x.std() for x in runs]) / np.mean([x.std() for x in runs])
+    told = np.mean([relative_errors(x)[1] for x in runs])
+    assert spread == pytest.approx(told, rel=0.2)  # 200 repeats know it to 5 %

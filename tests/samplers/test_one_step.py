@@ -7,10 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
+from scipy.linalg import expm
 
 import scirocco as sc
 from scirocco.core.trees import normal_like
-from scirocco.integrators.langevin import aboba, baoab, euler, ornstein_uhlenbeck
+from scirocco.integrators.langevin import aboba, baoab, coast, euler, ornstein_uhlenbeck, ubu
 from scirocco.integrators.law import euler_variance, stationary_variance
 from scirocco.samplers.sgnht import SGNHTState
 
@@ -69,6 +70,35 @@ def test_aboba_without_noise():
     p = np.exp(-A * H) * (P0 - H / 2 * force) - H / 2 * force
     np.testing.assert_allclose(leaves(momentum), p, rtol=1e-6)
     np.testing.assert_allclose(leaves(position), middle + H / 2 * p, rtol=1e-6)
+
+
+def test_ubu_without_noise():
+    position, momentum, _ = ubu(THETA, P, gradient, (ZERO,) * 4, spread(H), spread(A), spread(A))
+    decay, move = np.exp(-A * H / 2), -np.expm1(-A * H / 2) / A
+    middle = T0 + move * P0
+    p = decay * P0 - H * (C * middle + 0.1)
+    np.testing.assert_allclose(leaves(momentum), decay * p, rtol=1e-6)
+    np.testing.assert_allclose(leaves(position), middle + move * p, rtol=1e-6)
+
+
+@pytest.mark.parametrize("friction", [0.0, 1e-5, 0.03, 1.6, 1.7, 9.0, 400.0])
+def test_u_is_the_exact_solution(friction):
+    """Means and covariances of drift, friction and noise over 0.3, against those of the linear SDE (van Loan 1978)."""
+    h, d = 0.3, 1.7
+    pull = np.array([[0.0, 1], [0, -friction]]) * h
+    block = expm(np.block([[-pull, np.diag([0.0, 2 * d * h])], [np.zeros((2, 2)), pull.T]]))
+    mean = block[2:, 2:].T
+    with jax.enable_x64(True):
+        units = jnp.eye(4)
+        found = coast(units[0], units[1], (units[2], units[3]), *(np.full(4, x) for x in (h, friction, d)))
+    move, noise = np.array(found)[:, :2], np.array(found)[:, 2:]
+    np.testing.assert_allclose(move, mean, rtol=1e-6, atol=1e-9)
+    if friction < 100:  # beyond, the reference overflows
+        np.testing.assert_allclose(noise @ noise.T, mean @ block[:2, 2:], rtol=1e-6, atol=1e-9)
+    else:
+        np.testing.assert_allclose(noise @ noise.T, d / friction * np.array([
+            [(2 * h - 3 / friction) / friction, 1 / friction], [1 / friction, 1.0]
+        ]), rtol=1e-6)  # fmt: skip
 
 
 def test_sgnht_is_algorithm_1():
@@ -171,7 +201,7 @@ def test_ornstein_uhlenbeck_for_any_friction():
         assert spread_ == pytest.approx(exact, rel=1e-4)
 
 
-@pytest.mark.parametrize("scheme", [euler, baoab, aboba])
+@pytest.mark.parametrize("scheme", [euler, baoab, aboba, ubu])
 def test_order_of_the_langevin_integrators(scheme):
     """The slope of log |bias of the variance| on log h: 2 without gradient noise (or no bias at all), 1 with it."""
     steps = np.array([0.4, 0.2, 0.1, 0.05])
@@ -181,6 +211,8 @@ def test_order_of_the_langevin_integrators(scheme):
 
     if scheme is euler:
         assert np.polyfit(np.log(steps), np.log(bias(0.0)), 1)[0] == pytest.approx(2, abs=0.25)
+    elif scheme is ubu:
+        np.testing.assert_allclose(bias(0.0), -(steps**2) / 6, rtol=0.01)
     else:  # exact on a Gaussian
         assert np.all(np.abs(bias(0.0)) < 1e-9)
     assert np.polyfit(np.log(steps), np.log(bias(1.0)), 1)[0] == pytest.approx(1, abs=0.25)
@@ -243,7 +275,7 @@ def test_a_diffusion_may_follow_a_schedule(integrator, per_coordinate):
     )
 
 
-@pytest.mark.parametrize("make", [sc.SGLD, sc.PSGLD, sc.SGHMC, sc.SGNHT, sc.UnderdampedLangevin])
+@pytest.mark.parametrize("make", [sc.SGLD, sc.PSGLD, sc.SGHMC, sc.SGNHT, sc.UnderdampedLangevin, sc.SMSUBU])
 def test_wrong_settings(make):
     for bad in (-0.1, 0.0, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="step_size must be positive"):
@@ -258,9 +290,15 @@ def test_wrong_settings(make):
 
 def test_wrong_settings_of_momentum_samplers():
     with pytest.raises(
-        ValueError, match="integrator must be one of euler, baoab, aboba, split_friction; got 'leapfrog'"
+        ValueError, match="integrator must be one of euler, baoab, aboba, split_friction, ubu; got 'leapfrog'"
     ):
         sc.SGHMC(0.1, integrator="leapfrog")
+    matrix = {"x": sc.Matrix(np.eye(2)), "y": 1.0}
+    for wrong in ({"friction": matrix}, *({"noise_estimate": sc.GradientNoise(v)} for v in (matrix, "full"))):
+        with pytest.raises(
+            ValueError, match="integrator 'ubu' is for flat space, and for frictions and noise that are"
+        ):
+            sc.SMSUBU(0.1, **wrong).check(THETA)
     with pytest.raises(ValueError, match="integrator must be one of euler, badodab, split_friction"):
         sc.SGNHT(0.1, integrator="baoab")
     with pytest.raises(ValueError, match="noise_estimate must not exceed friction"):

@@ -26,7 +26,7 @@ REGRESSION = sc.Target(lambda w: -0.5 * jnp.sum(w**2), lambda w, r: -0.5 * (r[1]
 PRECISION = X.T.astype(np.float64) @ X + np.eye(3)
 COVARIANCE = np.linalg.inv(PRECISION)
 MEAN = COVARIANCE @ (X.T.astype(np.float64) @ Y)
-SAMPLERS = [sc.SGLD, sc.PSGLD, sc.SGHMC, sc.SGNHT, sc.UnderdampedLangevin]
+SAMPLERS = [sc.SGLD, sc.PSGLD, sc.Barker, sc.SGHMC, sc.SGNHT, sc.UnderdampedLangevin, sc.SMSUBU]
 
 
 @pytest.fixture(autouse=True)

@@ -8,10 +8,11 @@ import pytest
 
 import scirocco as sc
 from scirocco.gradient.kernel import Kernel
+from scirocco.optimise.curvature import curvature
 from scirocco.samplers.preconditioned import Scale
-from scirocco.tuning import trial
-from scirocco.tuning.rounds import Round
-from scirocco.tuning.warm_up import _between, _enlarged, _scale
+from scirocco.tuning import rounds, trial
+from scirocco.tuning.rounds import Round, Rounds
+from scirocco.tuning.warm_up import Warmed, _between, _enlarged, _scale
 
 ROWS = np.random.default_rng(0).normal(size=400).astype(np.float32)
 
@@ -40,12 +41,61 @@ def test_a_funnel_is_sampled_though_its_mode_lies_elsewhere():
 
 
 def test_a_run_after_a_warm_up_resumes_bit_for_bit(tmp_path):
-    settings = {"burn_in": 20, "chains": 2, "seed": 3, "report": False}
+    settings = {"burn_in": 20, "chains": 2, "seed": 3, "thin": 2, "report": False}
     whole = sc.sample(FUNNEL, sc.UnderdampedLangevin("auto"), START, num_samples=60, **settings)
     sc.sample(FUNNEL, sc.UnderdampedLangevin("auto"), START, num_samples=20, path=tmp_path / "run", **settings)
     longer = sc.resume(tmp_path / "run", FUNNEL, num_samples=60)
     np.testing.assert_array_equal(longer.posterior["x"].values, whole.posterior["x"].values)
     assert longer.tuning.rounds == whole.tuning.rounds
+
+
+def test_a_killed_search_goes_on_after_its_last_round(tmp_path, monkeypatch):
+    settings = {"num_samples": 20, "burn_in": 20, "chains": 2, "seed": 3, "report": False}
+    whole = sc.sample(FUNNEL, sc.UnderdampedLangevin("auto"), START, **settings)
+    made, run_round = [], rounds.run_round
+
+    def counted(*given):
+        if len(made) == 2:
+            raise SystemExit("killed")
+        made.append(run_round(*given))
+        return made[-1]
+
+    monkeypatch.setattr(rounds, "run_round", counted)
+    with pytest.raises(SystemExit):
+        sc.sample(FUNNEL, sc.UnderdampedLangevin("auto"), START, path=tmp_path / "run", **settings)
+    assert (tmp_path / "run" / "tuning-0").is_dir()
+    monkeypatch.setattr(rounds, "run_round", lambda *given: made.append(None) or run_round(*given))
+    resumed = sc.resume(tmp_path / "run", FUNNEL)
+    assert len(made) == len(whole.tuning.rounds) + len(whole.tuning.trials)  # none of them twice
+    assert resumed.tuning.rounds == whole.tuning.rounds
+    np.testing.assert_array_equal(resumed.posterior["x"].values, whole.posterior["x"].values)
+    assert not (tmp_path / "run" / "tuning-0").exists()
+
+
+def test_a_damaged_or_foreign_round_is_made_again(tmp_path, monkeypatch):
+    kernel, places, made, shown = Kernel(FUNNEL, sc.SGLD(0.1), batch_size=50), np.ones((4, 5)), [], []
+
+    def run_round(kernel, centre, places, held, steps, number):
+        made.append(number)
+        draws = np.full((4, 128, 5), 0.1, np.float32).astype(np.float64)
+        return None if number == 2 else Round(draws, (draws, draws), rounds._gap(steps))
+
+    def ask(kernel, number):
+        return Rounds(tmp_path, shown.append).run(kernel, START, places, {}, 512, number)
+
+    monkeypatch.setattr(rounds, "run_round", run_round)
+    first, lost, again, still_lost = (ask(kernel, number) for number in (1, 2, 1, 2))
+    assert made == [1, 2]
+    np.testing.assert_array_equal(first.draws, again.draws)
+    assert again.gap == first.gap == 3
+    assert lost is still_lost is None
+    assert shown[0] == "512 steps, minibatches of 50"
+    ask(kernel.replaced(sc.SGLD(0.2)), 1)  # another step size
+    assert made == [1, 2, 1]
+    for name in ("checkpoint.json", "previous.json"):
+        (tmp_path / name).write_text("{")
+    ask(kernel.replaced(sc.SGLD(0.2)), 1)
+    assert made == [1, 2, 1, 1]
 
 
 def made(covariance, seed=0, noise=0.0):
@@ -54,7 +104,7 @@ def made(covariance, seed=0, noise=0.0):
     draws = rng.multivariate_normal(np.zeros(len(covariance)), covariance, size=(4, 2000))
     slopes = draws @ np.linalg.inv(covariance)
     first, second = (slopes + noise * rng.normal(size=slopes.shape) for _ in range(2))
-    return Round(draws, (first, second))
+    return Round(draws, (first, second), gap=1)
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.3])
@@ -104,7 +154,8 @@ GAUSSIAN = sc.Target(gaussian, lambda w, row: 0.0 * row * w[0], ROWS)
 def test_a_step_that_is_too_long_is_made_shorter():
     kernel = Kernel(GAUSSIAN, sc.SGLD(1.2), batch_size=50)
     places = np.random.default_rng(0).normal(size=(4, 3))
-    trials = trial.try_steps(kernel, Scale(np.ones(3)), jnp.zeros(3), places, {}, 1.0, 0.05, 1.2)
+    trials, made = trial.try_steps(kernel, Scale(np.ones(3)), jnp.zeros(3), places, {}, 1.0, 0.05, 1.2, Rounds())
+    assert made.draws.shape == (4, 128, 3)
     first, last = trials[0], trials[-1]
     assert first.heat == pytest.approx(1 / (1 - 0.6), rel=0.2)  # the variance of Euler's recursion
     assert not first.good
@@ -117,4 +168,39 @@ def test_a_target_that_holds_no_chain_is_an_error_in_words():
     hill = sc.Target(lambda w: 0.5 * jnp.sum(w**2), lambda w, row: 0.0 * row * w[0], ROWS)
     kernel = Kernel(hill, sc.SGLD(0.5), batch_size=50)
     with pytest.raises(FloatingPointError, match="no step size keeps a chain as wide as its target"):
-        trial.try_steps(kernel, None, jnp.zeros(3), np.ones((4, 3)), {}, 1.0, 0.05, 1.0)
+        trial.try_steps(kernel, None, jnp.zeros(3), np.ones((4, 3)), {}, 1.0, 0.05, 1.0, Rounds())
+
+
+def test_of_more_parameters_than_draws_the_scale_has_the_directions_that_stand_out():
+    rng = np.random.default_rng(4)
+    size, count = 700, 128
+    vectors = np.linalg.qr(rng.normal(size=(size, 3)))[0]
+    wide, unit = np.array([100.0, 25.0, 0.01]), np.exp(rng.normal(size=size))
+    z = rng.normal(size=(4, count, size))
+    white = z + ((np.sqrt(wide) - 1) * (z @ vectors)) @ vectors.T  # variances ``wide`` along the vectors, else 1
+    steep = white + ((1 / wide - 1) * (white @ vectors)) @ vectors.T
+    noise = [0.3 * rng.normal(size=steep.shape) for _ in range(2)]
+    found = Round(white * unit, ((steep + noise[0]) / unit, (steep + noise[1]) / unit), gap=1)
+    scale, _ = _scale(found, whole=False)
+    assert 3 <= scale.vectors.shape[1] <= 5  # as good as none by chance
+    precision = (np.eye(size) + (vectors * (1 / wide - 1)) @ vectors.T) / np.outer(unit, unit)
+    sides = np.stack([scale.forward(e) for e in np.eye(size)])
+    values = np.linalg.eigvalsh(sides @ precision @ sides.T)
+    assert values[-1] / values[0] < 50  # it was 10,000
+    assert np.quantile(values, 0.9) / np.quantile(values, 0.1) < 2
+    warmed = Warmed(None, None, scale, found, None, ())
+    np.testing.assert_allclose(warmed.phi[0], scale.backward(found.pooled()[0][0]))
+    np.testing.assert_allclose(scale.forward(warmed.phi[0]), found.pooled()[0][0])
+
+
+def test_a_correlated_prior_of_many_parameters_in_different_units_is_scaled_right():
+    rng = np.random.default_rng(5)
+    unit, vector = (jnp.asarray(a, jnp.float32) for a in (np.exp(rng.normal(size=520)), rng.normal(size=520)))
+
+    def prior(p):
+        return -0.5 * (jnp.sum((p / unit) ** 2) + jnp.sum(p / unit * vector) ** 2)
+
+    target = sc.Target(prior, lambda p, row: 0.0 * row * p[0], ROWS)
+    found = curvature(target, jnp.zeros(520))
+    expected = np.asarray(unit) / np.sqrt(1 + np.asarray(vector, np.float64) ** 2)
+    np.testing.assert_allclose(found.scale.diagonal, expected, rtol=1e-3)

@@ -1,14 +1,18 @@
 """``sample_dirichlet``: its laws, its report, its data, resuming, threads and wrong input."""
 
+import ast
+
 import numpy as np
 import pytest
 from scipy import stats
 
 import scirocco as sc
+from scirocco import theory
 from scirocco.batches import Strata
 from scirocco.counts.codes import CodeBlocks, Codes
 from scirocco.counts.estimators import PlainCounts
 from scirocco.counts.minibatches import FromDisk, InMemory
+from scirocco.run import convergence
 from scirocco.simplex import Counts, Exact, Natural, Weights
 
 COUNTS = np.array([800, 100, 100, 0, 0])
@@ -100,6 +104,183 @@ def test_the_report_knows_each_prior_and_an_error_of_the_centre():
 def test_the_default_is_accurate():
     trace = sc.sample_dirichlet(np.random.default_rng(1).integers(0, 5, 20_000), 1.0, num_samples=100)
     assert trace.bias.accurate
+
+
+# Step sizes that are found.
+
+
+def sd_ratio(trace, codes, prior):
+    """Sampled over posterior sd of each category."""
+    parameter = np.broadcast_to(prior, trace.mean["omega"].shape) + np.bincount(codes, minlength=PRIOR.size)
+    return np.sqrt(trace.variance["omega"] / stats.dirichlet(parameter).var())
+
+
+def again(trace, codes, prior):
+    """Run what a verdict says to do next, read as a call of literals."""
+    call = ast.parse(trace.verdict().action, mode="eval").body
+    assert ast.unparse(call.func) == "sc.sample_dirichlet"
+    assert [ast.unparse(arg) for arg in call.args[:2]] == ["codes", "prior"]
+    named = call.args[2]
+    if isinstance(named, ast.Call):
+        kind = {"sc.SCIR": sc.SCIR, "sc.SCIRCV": sc.SCIRCV}[ast.unparse(named.func)]
+        sampler = kind(**{k.arg: ast.literal_eval(k.value) for k in named.keywords})
+    else:
+        sampler = ast.literal_eval(named)
+    return sc.sample_dirichlet(codes, prior, sampler, **{k.arg: ast.literal_eval(k.value) for k in call.keywords})
+
+
+@pytest.mark.parametrize("sampler", [sc.SCIR("auto"), sc.SCIRCV("auto")], ids=["SCIR", "SCIRCV"])
+@pytest.mark.parametrize("batching", ["independent", "with_replacement"])
+def test_the_step_size_is_the_largest_that_the_law_allows(sampler, batching):
+    found = run(sampler, num_samples=10, batching=batching).tuning
+    form = "scir" if isinstance(sampler, sc.SCIR) else "alternative"
+    error, larger = (
+        np.max(theory.omega_law(COUNTS, PRIOR, 10, h, form, batching=batching).sd_error)
+        for h in (found.step_size, 1.1 * found.step_size)
+    )
+    assert found.sd_error == pytest.approx(error, rel=0.01)
+    assert error <= 0.03 < larger  # 60 % of 5 %
+    less = run(type(sampler)(sc.Auto(sd_error=0.02)), num_samples=10, batching=batching).tuning
+    assert less.limit == 0.02
+    assert less.step_size < 0.6 * found.step_size
+
+
+def test_chains_with_such_a_step_have_the_sds_that_were_foreseen():
+    trace = run(sc.SCIRCV(sc.Auto(sd_error=0.3)), batch_size=20, num_samples=3000, thin=2)
+    found, foreseen = sd_ratio(trace, CODES, PRIOR)[:3] - 1, trace.bias.sd_error["omega"][:3]
+    assert trace.tuning.sd_error == pytest.approx(0.18, rel=0.05)
+    assert np.max(foreseen) == pytest.approx(trace.tuning.sd_error, rel=1e-6)
+    ess = convergence.ess(trace.posterior["omega"].values[:, :, :3], "sd")
+    assert np.all(np.abs(found - foreseen) < 4.5 * (1 + foreseen) / np.sqrt(2 * ess))
+    assert f"predicted error of the posterior sd: {trace.tuning.sd_error:.1%}" in str(trace.summary())
+    assert "sc.Auto(sd_error=0.05)" in trace.verdict().action  # less than was asked for
+
+
+def test_the_default_says_use_it_and_is_right():
+    for codes, prior in ((CODES, 0.1), (np.repeat(np.arange(5), [4, 3, 2, 1, 1]), 1.0)):
+        trace = sc.sample_dirichlet(codes, prior, categories=5)
+        assert trace.verdict().good, str(trace.verdict())
+        parameter = prior + np.bincount(codes, minlength=5)
+        exact = stats.dirichlet(parameter)
+        off = (trace.mean["omega"] - exact.mean()) / np.sqrt(exact.var())
+        assert np.max(np.abs(off)) < 4.5 / np.sqrt(3500)  # h = 5: draws are all but independent
+        assert np.max(np.abs(sd_ratio(trace, codes, prior)[parameter > 1] - 1)) < 4.5 * np.sqrt(8 / 4 / 3500)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "settings"),
+    [
+        (sc.SCIR("auto"), {"batch_size": 50}),  # mixes in thousands of steps
+        (sc.SCIRCV("auto"), {"batch_size": 10, "num_samples": 20}),
+        (sc.SCIRCV("auto"), {"batch_size": 200, "num_samples": 30, "batching": "with_replacement"}),
+        (sc.SCIR(0.5), {"batch_size": 10}),  # far too wide
+        (sc.SGRLD(0.01), {"batch_size": 10}),
+        ("exact", {"num_samples": 30, "chains": 1, "batch_size": None}),
+    ],
+)
+def test_what_the_verdict_says_to_do_ends_well(sampler, settings):
+    trace = run(sampler, **settings)
+    assert not trace.verdict().good
+    longer = again(trace, CODES, PRIOR)
+    assert longer.verdict().good, f"{trace.verdict().action}: {longer.verdict()}"
+    assert np.all(np.abs(sd_ratio(longer, CODES, PRIOR)[:3] - 1) < 0.1)
+
+
+def test_a_step_that_was_found_survives(tmp_path):
+    sampler = sc.SCIRCV("auto", remove_bias=True)
+    whole = run(sampler, num_samples=60)
+    run(sampler, num_samples=25, path=tmp_path / "run")
+    loaded = sc.Trace.load(tmp_path / "run")
+    assert loaded.tuning == whole.tuning
+    assert str(whole.tuning) in str(loaded.summary())
+    resumed = sc.resume(tmp_path / "run", CODES, num_samples=60)
+    np.testing.assert_array_equal(whole.posterior["omega"], resumed.posterior["omega"])
+    assert resumed.tuning == whole.tuning
+    whole.save(tmp_path / "saved")
+    assert sc.Trace.load(tmp_path / "saved").tuning == whole.tuning
+
+
+def test_a_run_that_was_killed_while_it_was_tuned_starts_again(tmp_path, monkeypatch):
+    from scirocco.verbs import sample_dirichlet as verb
+
+    with monkeypatch.context() as patched:
+        patched.setattr(verb, "tune_simplex", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            sc.sample_dirichlet(CODES, PRIOR, num_samples=30, path=tmp_path / "run")
+    resumed = sc.resume(tmp_path / "run", CODES)
+    whole = sc.sample_dirichlet(CODES, PRIOR, num_samples=30)
+    np.testing.assert_array_equal(whole.posterior["omega"], resumed.posterior["omega"])
+    assert resumed.tuning.batch_size == 1000  # all of it, since nothing was said of minibatches
+
+
+def test_a_stream_is_counted_or_estimated(tmp_path):
+    np.save(tmp_path / "codes.npy", np.tile(CODES, 20))
+    source = sc.batches.MemoryMapped(tmp_path / "codes.npy", block_bytes=40_000)
+    settings = {"num_samples": 5, "burn_in": 5, "chains": 1}
+    counted = sc.sample_dirichlet(source, PRIOR, **settings).tuning
+    estimated = sc.sample_dirichlet(source, PRIOR, sc.SCIR("auto"), batch_size=400, **settings).tuning
+    assert counted.counted
+    assert counted.count == 20 * COUNTS[counted.category]
+    assert not estimated.counted
+    assert "estimated from a part" in str(estimated)
+    known = sc.sample_dirichlet(np.load(tmp_path / "codes.npy"), PRIOR, sc.SCIR("auto"), batch_size=400, **settings)
+    assert estimated.step_size == pytest.approx(known.tuning.step_size, rel=0.1)
+    slow = sc.sample_dirichlet(source, PRIOR, sc.SCIR("auto"), **settings).tuning
+    assert slow.batch_size == source.resident_rows > 200  # as many as there are at a time
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("scir", sc.SCIR), ("scir_cv", sc.SCIRCV), ("exact", Exact), (None, sc.SCIRCV)]
+)
+def test_samplers_have_names(name, kind):
+    trace = sc.sample_dirichlet(CODES, PRIOR, name, num_samples=5, chains=2)
+    assert trace.description.parts.sampler["type"].endswith(f":{kind.__name__}")
+    assert trace.description.settings.batch_size == 1000
+    assert (trace.tuning is None) == (kind is Exact)
+
+
+def test_all_data_are_counted_once(monkeypatch):
+    """The draws are those of counting them at every step."""
+    from scirocco.counts import codes
+
+    calls = []
+    tallied = codes.Codes._tallied
+    monkeypatch.setattr(codes.Codes, "_tallied", lambda *a: calls.append(a) or tallied(*a))
+    once = run(sc.SCIR(0.5), batch_size=1.0, num_samples=20, report=False)
+    assert len(calls) == 4  # two chains: their start, and all data
+    monkeypatch.setattr(InMemory, "constant", False)
+    anew = run(sc.SCIR(0.5), batch_size=1.0, num_samples=20, report=False)
+    assert len(calls) > 100
+    np.testing.assert_array_equal(once.posterior["omega"], anew.posterior["omega"])
+
+
+def test_the_report_says_which_categories_have_control_variates():
+    said = run(sc.SCIRCV(0.5), num_samples=10).bias.note
+    assert (
+        said == "control variates for 3 of 5 categories; the others, seen too rarely to gain by them, take plain steps"
+    )
+    main = run(sc.SCIRCV(0.5, form="main"), num_samples=10)
+    assert "control variates for 1 of 5 categories; the others, for which the main form does not exist" in str(
+        main.bias
+    )
+    every = sc.sample_dirichlet(CODES, PRIOR + 2, sc.SCIRCV(0.5, choose="always"), batch_size=500, num_samples=5)
+    assert "control variates for all 5 categories" in str(every.summary())
+    assert run(sc.SCIR(0.5), num_samples=10).bias.note == ""
+
+
+@pytest.mark.parametrize("sampler", ["scir", "exact"])
+def test_all_data_leave_no_bias_however_many_rare_categories(sampler):
+    """The worst of 4,000 heavy tails is 5 % off in so few draws."""
+    trace = sc.sample_dirichlet(CODES, 0.01, sampler, categories=4000, num_samples=100, burn_in=20, chains=2)
+    assert trace.bias.worst[1] == pytest.approx(0, abs=1e-12)
+
+
+def test_rare_categories_do_not_look_like_chains_that_differ():
+    """Gamma(0.01) has a kurtosis of 600: variances of exact draws differ from chain to chain."""
+    trace = sc.sample_dirichlet(CODES, 0.01, "exact", categories=40)
+    variances = trace.moments.variance()["omega"][:, 10:]
+    assert np.max(variances.std(axis=0, ddof=1) / variances.mean(axis=0)) > 0.5
+    assert trace.bias.r_hat < 1.05
 
 
 def test_a_centre_that_moves():
@@ -422,10 +603,21 @@ def test_initial_weights_and_categories():
         ({"data": np.array(["a", "b"])}, "data must be a number or an array of numbers, not text"),
         ({"data": np.array([], int)}, "not empty"),
         ({"data": np.zeros((2, 2), int)}, "vector of category codes"),
+        ({"data": np.eye(5, dtype=int)[CODES]}, r"one-hot rows, shape \(1000, 5\): .*data.argmax\(axis=1\)"),
+        (
+            {"data": COUNTS, "prior": 0.1},
+            r"5 observations .* 800 look like counts. .*np.repeat\(np.arange.*categories=",
+        ),
+        ({"data": COUNTS}, r"below the number of categories, 5; got 800. If these are counts, np.repeat"),
+        ({"sampler": "scir-cv"}, "sampler must be one of scir_cv, scir, exact; got 'scir-cv'"),
+        ({"sampler": "sgrld"}, r"no law says which step size would do for SGRLD: give sc.SGRLD\(step_size"),
+        ({"sampler": Natural(sc.SGLD("auto"))}, "no law says which step size would do for Natural"),
+        ({"sampler": sc.SCIR("auto"), "batching": Strata(CODES)}, "simple random minibatches only"),
+        ({"sampler": sc.SCIRCV("auto", form="main", choose="always")}, "no step size keeps all sds within 5.0%"),
         ({"prior": 0.0}, "prior must be finite and greater than 0"),
         ({"prior": [0.1, np.nan, 0.1, 0.1, 0.1]}, r"prior must be finite.*at \[1\]"),
         ({"prior": [0.1, 0.1], "categories": 5}, "prior must have one entry for each of 5"),
-        ({"sampler": sc.SGLD(0.1)}, "sampler must be SCIR"),
+        ({"sampler": sc.SGLD(0.1)}, "sampler must be scir_cv, scir, exact, SCIR"),
         ({"batch_size": 0}, "batch_size must lie between"),
         ({"batch_size": 1001}, "batch_size must lie between"),
         ({"num_samples": 0}, "num_samples must be"),
@@ -469,6 +661,9 @@ def test_bad_input(change, words):
         (lambda: sc.SCIRCV(0.1, centre_batch=-5), "centre_batch must be"),
         (lambda: sc.SGRLD(0.1, parametrization="natural"), "parametrization must be one of"),
         (lambda: sc.SGRLD(np.nan), "step_size must be finite"),
+        (lambda: sc.SGRLD("auto"), "no law says which"),
+        (lambda: sc.SCIR("auto").step(Weights(0.1, categories=2), Counts([[1, 2]])), "still to be found"),
+        (lambda: sc.models.LDA(2, sampler=sc.SCIR("auto")).fit(np.eye(3, dtype=int)), "sampler must have a step size"),
         (lambda: sc.SCIRCV(0.1).step(Weights(0.1, categories=2), Counts([[1, 2]])), "counts with a centre"),
     ],
 )

@@ -9,7 +9,7 @@ import numpy as np
 
 from scirocco.batches.arrays import Arrays
 from scirocco.batches.base import Batch, Shard, Source
-from scirocco.batches.draws import Batching, RandomBlocks, Shuffled, Weighted, WithReplacement
+from scirocco.batches.draws import Batching, RandomBlocks, Shuffled, Sweeps, Weighted, WithReplacement
 from scirocco.batches.shuffle import shuffle_to
 from scirocco.batches.strata import Strata
 from scirocco.batches.stream import MemoryMapped, Rows, Stream
@@ -29,6 +29,7 @@ __all__ = [
     "Source",
     "Strata",
     "Stream",
+    "Sweeps",
     "Weighted",
     "WithReplacement",
     "as_source",

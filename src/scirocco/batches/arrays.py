@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.batches.base import Shard, Source, check_rows, leading_size, row_struct, warn_of_rounding
+from scirocco.batches.base import Shard, Source, check_rows, leading_size, row_struct, taken, warn_of_rounding
 from scirocco.core.trees import named_leaves
 from scirocco.core.types import Data
 
@@ -64,6 +64,6 @@ class Arrays(Source):
                 return jnp.asarray(array)
             rows = np.arange(self.size) if order is None else order
             # Not jnp.asarray, which compiles a program for every shape.
-            return jax.device_put(array[np.concatenate([rows, rows[:wrap]])])
+            return jax.device_put(taken(array, np.concatenate([rows, rows[:wrap]])))
 
         return jax.tree.map(place, self.arrays)

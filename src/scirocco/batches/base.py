@@ -210,3 +210,9 @@ def batch_rows(batch_size: int | float, size: int) -> int:
     if not 1 <= batch_size <= size:
         raise ValueError(f"batch_size must lie between 1 and the number of examples, {size}; got {batch_size!r}")
     return int(batch_size)
+
+
+def taken(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Some rows, as an array of their own."""
+    # take copies an array that is not contiguous as a whole first
+    return np.take(array, rows, axis=0) if array.flags.c_contiguous else np.array(array[rows])

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import zlib
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.batches.base import Source, check_rows, leading_size, row_bytes, row_struct, warn_of_rounding
+from scirocco.batches.base import Source, check_rows, leading_size, row_bytes, row_struct, taken, warn_of_rounding
 from scirocco.batches.order import Order
 from scirocco.core.checks import require_count
 from scirocco.core.seeds import Purpose, generator
@@ -147,45 +147,84 @@ class Stream(Source):
 
     def block(self, seed: int, rows: int, number: int, chain: int = 0) -> Data:
         """Resident block ``number`` of a chain of the run with this seed: shuffled, on the device."""
+        return jax.tree.map(jnp.asarray, self.blocks(seed, rows, range(number, number + 1), chain)[0])
+
+    def blocks(self, seed: int, rows: int, numbers: range, chain: int = 0) -> list[Data]:
+        """Several resident blocks, on the host: of groups that they share each is decoded once."""
+        blocks = [_Block(rows) for _ in numbers]
+        waves: dict[tuple[int, ...], list[_Stretch]] = {}
+        for block, number in zip(blocks, numbers, strict=True):
+            for groups, stretch in self._stretches(seed, rows, number, chain, block):
+                waves.setdefault(tuple(groups.tolist()), []).append(stretch)
+        for wave, stretches in waves.items():
+            self._gather(wave, stretches, once=len(numbers) > 1)
+        for block, number in zip(blocks, numbers, strict=True):
+            self._check(block.data, f"block {number}")
+        return [block.data for block in blocks]
+
+    def _stretches(
+        self, seed: int, rows: int, number: int, chain: int, block: _Block
+    ) -> Iterator[tuple[np.ndarray, _Stretch]]:
+        """The waves that a block is made of, as groups, and what it takes from each."""
         epoch, k = divmod(number, self.size // rows)
         rng = generator(seed, Purpose.BLOCK_WAVES, chain, epoch)
         waves, phase = self._waves(rng), int(rng.integers(self.size))
         ends = np.cumsum([self.lengths[wave].sum() for wave in waves])
         shuffle = generator(seed, Purpose.BLOCK_ROWS, chain, epoch, k)
         places = shuffle.permutation(np.arange(rows, dtype=np.int32 if rows < 2**31 else np.int64))
-        block, position, stop = _Block(rows), phase + k * rows, phase + (k + 1) * rows
-        done = 0
-        while position < stop:  # on the ring of all rows
-            w = int(np.searchsorted(ends, position % self.size, side="right"))
+        first, done = phase + k * rows, 0
+        while done < rows:  # on the ring of all rows
+            position = (first + done) % self.size
+            w = int(np.searchsorted(ends, position, side="right"))
             total = int(self.lengths[waves[w]].sum())
-            low = position % self.size - int(ends[w] - total)
-            high = min(total, low + stop - position)
+            low = position - int(ends[w] - total)
+            high = min(total, low + rows - done)
             rng = generator(seed, Purpose.BLOCK_PIECES, chain, epoch, w)
             pieces = Order(total, self.piece, rows, rng).pieces(low, high)
-            done = self._gather(waves[w], *pieces, block, places, done)
-            position += high - low
-        self._check(block.data, f"block {number}")
-        return jax.tree.map(jnp.asarray, block.data)
+            yield waves[w], _Stretch(block, places[done : done + high - low], *pieces)
+            done += high - low
 
-    def _gather(
-        self, wave: np.ndarray, starts: np.ndarray, lengths: np.ndarray, block: _Block, places: np.ndarray, done: int
-    ) -> int:
-        """Put the pieces of a wave's rows into the block, in the order of the file: each group is needed once."""
-        order = np.argsort(starts)
-        starts, lengths = starts[order], lengths[order]
+    def _gather(self, wave: Sequence[int], stretches: list[_Stretch], once: bool) -> None:
+        """Put the pieces of a wave's rows into their blocks, in the order of the file: each group is needed once."""
         some = max(1, GATHERED_BYTES // (row_bytes(self.example) * self.piece))
-        borders = np.cumsum(self.lengths[wave])
-        for part in range(0, len(starts), some):
-            n = lengths[part : part + some]
-            ends = np.cumsum(n)
-            rows = np.repeat(starts[part : part + some] - (ends - n), n) + np.arange(ends[-1])
-            at = np.searchsorted(rows, borders)  # where the rows of each group end
-            for k in np.flatnonzero(np.diff(at, prepend=0)):
-                low = at[k - 1] if k else 0
-                inside = rows[low : at[k]] - (borders[k] - self.lengths[wave[k]])
-                block.put(places[done : done + len(inside)], self.take(int(wave[k]), inside))
-                done += len(inside)
-        return done
+        end = 0
+        for group in wave:
+            begin, end = end, end + int(self.lengths[group])
+            for stretch in stretches:
+                for rows, places in stretch.inside(begin, end, some):
+                    stretch.block.put(places, self.take(group, rows - begin))
+            if once:
+                self._used(group)
+
+    def _used(self, group: int) -> None:
+        """A group was cut into several blocks: it need not be kept for the next one."""
+
+    def together(self, rows: int, chains: int) -> int:
+        """How many blocks of so many rows each of several chains should read at a time."""
+        del rows, chains
+        return 1
+
+
+class _Stretch:
+    """Rows of a wave that belong to one block: pieces in the order of the file, and the places of their rows."""
+
+    def __init__(self, block: _Block, places: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> None:
+        order = np.argsort(starts)
+        self.block, self.places, self.starts, self.lengths = block, places, starts[order], lengths[order]
+        self.ends = self.starts + self.lengths
+        self.ahead = np.cumsum(self.lengths) - self.lengths  # rows of the pieces before each
+
+    def inside(self, begin: int, end: int, some: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Rows from ``begin`` to ``end`` of the wave, and their places in the block, ``some`` pieces at a time."""
+        first = int(np.searchsorted(self.ends, begin, side="right"))
+        last = int(np.searchsorted(self.starts, end))
+        for part in range(first, last, some):
+            which = slice(part, min(part + some, last))
+            starts, n, ahead = self.starts[which], self.lengths[which], self.ahead[which]
+            rows = np.repeat(starts - (ahead - ahead[0]), n) + np.arange(n.sum())
+            places = self.places[ahead[0] : ahead[0] + len(rows)]
+            low, high = np.searchsorted(rows, (begin, end))  # a piece may lie across a border
+            yield rows[low:high], places[low:high]
 
 
 class _Block:
@@ -202,45 +241,59 @@ class _Block:
 
 
 class Loader:
-    """Hands out the resident blocks of a stream one after the other, reading one ahead in a thread.
+    """Hands out the resident blocks of a stream one after the other, reading ahead in a thread.
 
-    ``chain`` chooses the order: each chain has its own.
+    ``chain`` chooses the order: each chain has its own. ``together`` blocks are read at a time, and the next ones when
+    fewer than half of them are left.
     """
 
-    def __init__(self, stream: Stream, seed: int, rows: int, chain: int = 0) -> None:
-        self.stream, self.seed, self.rows, self.chain = stream, seed, rows, chain
+    def __init__(self, stream: Stream, seed: int, rows: int, chain: int = 0, together: int = 1) -> None:
+        self.stream, self.seed, self.rows, self.chain, self.together = stream, seed, rows, chain, together
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="scirocco-reader")
-        self._coming: dict[int, Future[Data]] = {}
+        self._coming: dict[range, Future[list[Data]]] = {}
+        self._ready: dict[int, Data] = {}
         self._current: tuple[int, Data] | None = None
 
-    def get(self, number: int) -> Data:
-        """Block ``number``; the next one starts to be read."""
+    def get(self, number: int, last: float = np.inf) -> Data:
+        """Block ``number``; the next ones start to be read, up to the ``last`` that will be asked for."""
         if self._current is None or self._current[0] != number:
             self._current = None  # let go of the old block before the new one arrives
-            self._current = (number, self._start(number).result())
-            self._coming.pop(number)
-            self._coming = {k: f for k, f in self._coming.items() if k == number + 1}
-            self._start(number + 1)
+            turn = self._turn(number)
+            if number not in self._ready:
+                self._ready = {}
+                self._ready = dict(zip(turn, self._start(turn).result(), strict=True))
+            after = self._turn(turn.stop)
+            self._coming = {numbers: f for numbers, f in self._coming.items() if numbers == after}
+            self._ready = {n: block for n, block in self._ready.items() if n >= number}
+            self._current = (number, jax.tree.map(jnp.asarray, self._ready.pop(number)))
+            if len(self._ready) <= (self.together - 1) // 2 and after.start <= last:
+                self._start(after)
         return self._current[1]
 
     def expect(self, number: int) -> None:
         """Block ``number`` will be asked for: start to read it."""
-        if self._current is None or self._current[0] != number:
-            self._start(number)
+        if number not in self._ready and (self._current is None or self._current[0] != number):
+            self._start(self._turn(number))
 
     def forget(self) -> None:
         """The current block was copied elsewhere."""
         self._current = None
 
-    def _start(self, number: int) -> Future[Data]:
-        if number not in self._coming:
-            self._coming[number] = self._reader.submit(self.stream.block, self.seed, self.rows, number, self.chain)
-        return self._coming[number]
+    def _turn(self, number: int) -> range:
+        """The blocks that are read with this one."""
+        first = number // self.together * self.together
+        return range(first, first + self.together)
+
+    def _start(self, numbers: range) -> Future[list[Data]]:
+        if numbers not in self._coming:
+            self._coming[numbers] = self._reader.submit(self.stream.blocks, self.seed, self.rows, numbers, self.chain)
+        return self._coming[numbers]
 
     def close(self) -> None:
         """Stop reading."""
         self._reader.shutdown(wait=True, cancel_futures=True)
         self._coming.clear()
+        self._ready.clear()
         self._current = None
 
 
@@ -300,9 +353,3 @@ def evenly(low: int, high: int, places: int) -> list[int]:
 def piece_rows(resident: int, stored: int) -> int:
     """Rows of a piece: few enough for thousands in a block, enough for a page of a file."""
     return max(1, min(PIECE_BYTES // max(1, stored), resident // PIECES_PER_BLOCK))
-
-
-def taken(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Some rows, as an array of their own."""
-    # take copies an array that is not contiguous as a whole first
-    return np.take(array, rows, axis=0) if array.flags.c_contiguous else np.array(array[rows])

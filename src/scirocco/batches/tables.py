@@ -16,8 +16,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from scirocco.batches.base import row_struct
-from scirocco.batches.stream import BLOCK_BYTES, PLACES, Stream, evenly, piece_rows, taken
+from scirocco.batches.base import row_struct, taken
+from scirocco.batches.stream import BLOCK_BYTES, PLACES, Stream, evenly, piece_rows
 from scirocco.core.checks import require_count
 from scirocco.core.types import Data
 
@@ -26,6 +26,7 @@ CACHED_BYTES = 4 * 2**20  # but may always take this
 MAPPED_GROUPS = 1024  # in one block, of groups that need no decoding
 LOOKED_AT = (8, 64)  # groups: least and most, for a judgement on whether rows are sorted
 SORTED_RATIO = 10.0
+AT_ONCE = 4096  # rows
 PLACE_GROUPS = 8  # that a fingerprint looks into
 
 
@@ -72,6 +73,17 @@ class _Grouped(Stream):
     def _full(self) -> bool:
         return sum(a.nbytes for columns in self._cache.values() for a in columns.values()) > self.cached_bytes
 
+    def _used(self, group: int) -> None:
+        if not self.mapped:
+            with self._lock:
+                self._cache.pop(group, None)
+
+    def together(self, rows: int, chains: int) -> int:
+        """As many as fill the memory of decoded groups, which does not do for several chains: each needs others."""
+        if self.mapped or chains == 1 or len(self.lengths) <= self.wave:
+            return 1
+        return max(1, CACHED_BLOCKS * self.resident_rows // (chains * rows))
+
     def read(self, group: int, start: int, stop: int) -> Data:
         """Copy rows of a decoded group."""
         columns = {name: np.array(a[start:stop]) for name, a in self._columns(group).items()}
@@ -98,7 +110,7 @@ class _Grouped(Stream):
             return
         numbers = {name: a.reshape(len(a), -1) for name, a in decoded.items() if a.dtype.kind in "fiub"}
         with np.errstate(all="ignore"):
-            self._seen[group] = {n: (a.mean(0, dtype=float), a.var(0, dtype=float)) for n, a in numbers.items()}
+            self._seen[group] = {name: _mean_and_variance(a) for name, a in numbers.items()}
         least, most = LOOKED_AT
         if len(self._seen) < least:
             return
@@ -211,6 +223,17 @@ def _is_mapped(table: Any, mapped: Any) -> bool:
     whole = mapped.read_buffer()
     buffers = [b for column in table.columns for b in column.buffers() if b is not None and b.size]
     return all(whole.address <= b.address < whole.address + whole.size for b in buffers)
+
+
+def _mean_and_variance(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of each column, in double precision, by parts that stay in the cache."""
+    shift = array[0].astype(float)
+    first, second = np.zeros_like(shift), np.zeros_like(shift)
+    for start in range(0, len(array), AT_ONCE):
+        part = array[start : start + AT_ONCE] - shift
+        first, second = first + part.sum(axis=0), second + np.einsum("ij,ij->j", part, part)
+    mean = first / len(array)
+    return shift + mean, second / len(array) - mean**2
 
 
 def _pyarrow(module: str) -> Any:

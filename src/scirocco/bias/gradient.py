@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import numpy as np
 
+from scirocco.bias.combinations import Combination, in_words, worst_combinations
 from scirocco.bias.report import BiasReport, bias_report, moment_rhat, spread_apart
-from scirocco.bias.virials import Virials, marginal_slopes
+from scirocco.bias.virials import Curvature, Virials, marginal_slopes, on_manifold
 from scirocco.core.trees import named_leaves
-from scirocco.core.types import Params
 from scirocco.gradient.blocks import split
 from scirocco.gradient.engine import GradientEngine
+from scirocco.manifolds import Euclidean
 from scirocco.run.checkpoint import part
 from scirocco.run.engine import Measured
 from scirocco.run.moments import Moments
 from scirocco.samplers.base import Strain, at
+from scirocco.samplers.preconditioned import Preconditioned
 
 
 def gradient_report(engine: GradientEngine, moments: Moments, measured: Measured) -> BiasReport | None:
@@ -27,44 +27,85 @@ def gradient_report(engine: GradientEngine, moments: Moments, measured: Measured
     mean, variance = moments.pooled()
     if not kernel.target.geometry.flat:
         variance = variance | _in_units_of_velocity(engine, mean, variance)
+    points = _Points(engine, measured.points, moments)
     return bias_report(
         kernel.sampler, engine.mean_state(probed), variance, noise, curvature, kernel.epoch,
         (direction, Strain(**strain)) if strain else None,
         r_hat=moment_rhat(moments.mean, moments.variance(), moments.count),
         started_apart=spread_apart(moments.start, moments.variance()),
-        virials=_virials(engine, measured.points, moments),
+        virials=points.virials(), worst=points.worst(),
     )  # fmt: skip
 
 
-def _virials(engine: GradientEngine, points: dict[str, np.ndarray], moments: Moments) -> dict[str, Virials]:
-    """The virial of each parameter that has points, for the variance of all draws."""
-    sampler, places = engine.kernel.sampler, part(points, "place")
-    if not places:
-        return {}
-    like = split(engine.example, engine.kernel.blocks)[0]
-    slopes = _felt(sampler, like, places, part(points, "slope"))
-    temperature, variance, alone = float(at(sampler.temperature, 0)), moments.pooled()[1], moments.variance()
-    return {
-        name: Virials.of(x, slopes[name], variance[name], temperature).with_chance(alone[name])
-        for name, x in places.items()
-    }
+class _Points:
+    """The points of a run with gradients, and what the virial identity says of them.
 
+    In flat space parameters may be judged together: by the curvature that they show, and in combinations. Leaves on
+    manifolds are judged coordinate by coordinate.
+    """
 
-def _felt(
-    sampler: Any, like: Params, places: dict[str, np.ndarray], slopes: dict[str, np.ndarray]
-) -> dict[str, np.ndarray]:  # fmt: skip
-    """Gradients as the marginals feel them, by points of other chains, or by the coordinates of the sampler."""
-    chains, count = next(iter(places.values())).shape[:2]
-    flat = [np.concatenate([v.reshape(chains, count, -1) for v in t.values()], axis=2) for t in (places, slopes)]
-    felt = marginal_slopes(*flat)
-    if felt is None and not sampler.own_directions:
-        return slopes
-    if felt is None:
-        tree = jax.tree.unflatten(jax.tree.structure(like), list(slopes.values()))
-        return {name: np.asarray(v) for name, v in named_leaves(jax.vmap(jax.vmap(sampler.marginal))(tree)).items()}
-    ends = np.cumsum([v[0, 0].size for v in places.values()])[:-1]
-    parts = np.split(felt, ends, axis=2)
-    return {name: new.reshape(old.shape) for (name, old), new in zip(slopes.items(), parts, strict=True)}
+    def __init__(self, engine: GradientEngine, points: dict[str, np.ndarray], moments: Moments) -> None:
+        self.sampler, self.moments = engine.kernel.sampler, moments
+        self.places, self.slopes = part(points, "place"), part(points, "slope")
+        self.temperature = float(at(self.sampler.temperature, 0)) if self.places else 1.0
+        self.like = split(engine.example, engine.kernel.blocks)[0]
+        self.manifolds = named_leaves(engine.kernel.target.geometry.each(lambda manifold, _: manifold, self.like))
+        self.flat = [name for name in self.places if isinstance(self.manifolds[name], Euclidean)]
+        self.curvatures = Curvature.of_halves(*self._side_by_side) if self.flat else None
+
+    @property
+    def _side_by_side(self) -> tuple[np.ndarray, np.ndarray]:
+        """Places and slopes of all parameters in flat space, (chain, point, coordinate)."""
+        place, slope = (
+            np.concatenate([t[name].reshape(*t[name].shape[:2], -1) for name in self.flat], axis=2)
+            for t in (self.places, self.slopes)
+        )
+        return place, slope
+
+    def virials(self) -> dict[str, Virials]:
+        """Of each parameter, for the variance of all draws."""
+        variance, alone, felt = self.moments.pooled()[1], self.moments.variance(), self._felt()
+
+        def one(name: str, x: np.ndarray) -> Virials:
+            if name in felt:
+                return Virials.of(x, felt[name], variance[name], self.temperature)
+            y, slopes, steepness = on_manifold(self.manifolds[name], x, self.slopes[name], self.temperature)
+            of_y, of_x = (np.var(np.asarray(v, np.float64), axis=(0, 1)) for v in (y, x))
+            spread = variance[name] * of_y / np.maximum(of_x, np.finfo(np.float64).tiny)  # draws are of x
+            return Virials.of(y, slopes, spread, self.temperature, steepness)
+
+        return {name: one(name, x).with_chance(alone[name]) for name, x in self.places.items()}
+
+    def _felt(self) -> dict[str, np.ndarray]:
+        """Gradients in flat space as the marginals feel them, by points of other chains, or by the coordinates of the
+        sampler."""
+        slopes = {name: self.slopes[name] for name in self.flat}
+        if not slopes or (self.curvatures is None and not self.sampler.own_directions):
+            return slopes  # a short run has no points
+        if self.curvatures is None:
+            tree = jax.tree.unflatten(jax.tree.structure(self.like), list(slopes.values()))
+            felt = jax.vmap(jax.vmap(self.sampler.marginal))(tree)
+            return {name: np.asarray(v) for name, v in named_leaves(felt).items()}
+        ends = np.cumsum([v[0, 0].size for v in slopes.values()])[:-1]
+        parts = np.split(marginal_slopes(self._side_by_side[1], self.curvatures), ends, axis=2)
+        return {name: new.reshape(old.shape) for (name, old), new in zip(slopes.items(), parts, strict=True)}
+
+    def worst(self) -> list[tuple[str, Combination]]:
+        """The narrowest and the widest combination of parameters in flat space, with words for it."""
+        if sum(self.places[name][0, 0].size for name in self.flat) < 2:
+            return []
+        x, g = (a.astype(np.float64) for a in self._side_by_side)
+        sd = x.std(axis=(0, 1))
+        scale = self.sampler.scale if isinstance(self.sampler, Preconditioned) and self.curvatures is None else None
+        if scale is not None:
+            x, g = scale.backward(x), np.apply_along_axis(scale.transposed, 2, g)
+        found = worst_combinations(x, g, self.temperature, self.curvatures)
+        labels = [
+            f"{name}[{', '.join(map(str, index))}]" if index else name
+            for name in self.flat for index in np.ndindex(self.places[name].shape[2:])
+        ]  # fmt: skip
+        weights = [c.weights if scale is None else scale.backward_transposed(c.weights) for c in found]
+        return [(in_words(w * sd, labels), c) for w, c in zip(weights, found, strict=True)]
 
 
 def _in_units_of_velocity(

@@ -17,13 +17,14 @@ variances of each (``moment_rhat``), which says something only if they started a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import jax
 import numpy as np
 
+from scirocco.bias.combinations import Combination
 from scirocco.bias.virials import Virials
 from scirocco.core.parts import part
 from scirocco.core.trees import named_leaves
@@ -59,10 +60,17 @@ class BiasReport:
     r_hat: float | None = None  # the largest of ``moment_rhat``; None: not measured
     r_hat_in: str = ""  # the variable it was found in
     started_apart: bool | None = None  # None: not known
-    note: str = ""  # of a model: what its sds are those of, and what they are not
+    fault: str = ""  # what the sampler itself says against its law
+    note: str = ""  # of a model: what its sds are those of, and what they are not; of codes: control variates
     virial: dict[str, np.ndarray] = field(default_factory=dict)  # sampled over true variance, by the virial identity
     virial_error: dict[str, np.ndarray] = field(default_factory=dict)
     conflicts: dict[str, np.ndarray] = field(default_factory=dict)  # whether it is what ``sd_error`` shows
+    narrowest: float | None = None  # combination of parameters: its sampled over true variance; None: not measured
+    narrowest_error: float = np.inf
+    narrowest_in: str = ""  # its largest weights, of parameters in units of their sds
+    widest: float | None = None
+    widest_error: float = np.inf
+    widest_in: str = ""
 
     @property
     def worst(self) -> tuple[str, float]:
@@ -74,7 +82,7 @@ class BiasReport:
     @property
     def accurate(self) -> bool:
         """Whether the estimated error of every posterior sd stays below the limit, where the chains have been."""
-        return abs(self.worst[1]) <= LIMIT and self.stable
+        return abs(self.worst[1]) <= LIMIT and self.stable and not self.fault
 
     @property
     def agreed(self) -> bool:
@@ -91,10 +99,25 @@ class BiasReport:
         """The parameters in which the virial identity says something else than the sampler's law."""
         return sum(int(np.sum(conflict)) for conflict in self.conflicts.values())
 
+    @property
+    def combinations_off(self) -> list[tuple[str, float]]:
+        """The worst combinations of parameters with the relative error of their sd, if beyond chance."""
+        seen = self._combinations
+        far = np.abs(seen.sd_error) > DOUBT * seen.sd_error_error + SLIGHT
+        words = (self.narrowest_in, self.widest_in)
+        return [(words[i], float(seen.sd_error[i])) for i in np.flatnonzero(far)]
+
+    @property
+    def _combinations(self) -> Virials:
+        """Of the narrowest and of the widest; of none if they were not measured."""
+        if self.narrowest is None or self.widest is None:
+            return Virials(np.empty(0), np.empty(0))
+        return Virials(np.array([self.narrowest, self.widest]), np.array([self.narrowest_error, self.widest_error]))
+
     def findings(self) -> list[Finding]:
         """What the report has to say of a result."""
         name, error = self.worst
-        found = []
+        found = [Finding(NOT, self.fault)] if self.fault else []
         if not self.stable:
             text = "the step is unstable in the combination of parameters with the largest curvature"
             found.append(Finding(NOT, text, Advice(less_bias=True)))
@@ -109,6 +132,10 @@ class BiasReport:
         if self.stable and abs(self.stiffest_error) > STRETCHED:
             text = f"combinations of parameters are off by up to {self.stiffest_error:+.0%} in their sd"
             found.append(Finding(MEANS, text, Advice(less_bias=True)))
+        for words, off in self.combinations_off:
+            if abs(off) > LIMIT:
+                text = f"a combination of parameters ({words}) is sampled {_too(off)}"
+                found.append(Finding(NOT if abs(off) > LOST else MEANS, text, Advice(less_bias=True)))
         if self.r_hat is not None and self.r_hat > RHAT_LIMIT:
             lost = self.r_hat > RHAT_LOST
             text = f"chains differ in mean or variance: R-hat of moments {self.r_hat:.2f} ({self.r_hat_in})"
@@ -131,6 +158,8 @@ class BiasReport:
             lines.append(
                 f"  noise from minibatches: {np.median(share):.0%} of all noise (median), {np.max(share):.0%} at most"
             )
+        if self.fault:
+            lines.append(f"  NOT the law that the sampler promises: {self.fault}")
         name, error = self.worst
         lines.append(f"  estimated error of the posterior sd: at most {self._said(error)} (in {name})")
         if not self.stable:
@@ -155,6 +184,7 @@ class BiasReport:
                 f"  it CONTRADICTS the law's prediction in {self.contradicted:,} parameters, and is what counts there: "
                 "chains have not left their start, or the posterior is far from Gaussian"
             )
+        lines += self._combined()
         lines += self._agreement()
         if self.note:
             lines.append(f"  {self.note}")
@@ -163,6 +193,17 @@ class BiasReport:
     @property
     def _virial_doubt(self) -> float:
         return float(np.median(np.concatenate([np.ravel(v) for v in self.virial_error.values()]))) / 2
+
+    def _combined(self) -> list[str]:
+        """What is known of combinations of parameters."""
+        if self.narrowest is None:
+            return []
+        (narrow, wide), errors = self._combinations.sd_error + 1, self._combinations.sd_error_error
+        told = (
+            f"  in the combinations that look worst, sought in half of the chains and measured in the others: "
+            f"{narrow:.2f} and {wide:.2f} (standard errors {errors[0]:.2f} and {errors[1]:.2f})"
+        )
+        return [told, *(f"  {words} is sampled {_too(off)}" for words, off in self.combinations_off)]
 
     def _agreement(self) -> list[str]:
         """What is known of the agreement between chains, and what that is worth."""
@@ -193,7 +234,9 @@ class BiasReport:
         rest = {
             "step_size": self.step_size, "exact_steps": self.exact_steps, "stiffest_error": self.stiffest_error,
             "r_hat": self.r_hat, "r_hat_in": self.r_hat_in, "started_apart": self.started_apart,
-            "note": self.note,
+            "fault": self.fault, "note": self.note, "narrowest": self.narrowest,
+            "narrowest_error": self.narrowest_error, "narrowest_in": self.narrowest_in, "widest": self.widest,
+            "widest_error": self.widest_error, "widest_in": self.widest_in,
         }  # fmt: skip
         return arrays | {name: np.asarray(value) for name, value in rest.items() if value is not None}
 
@@ -209,12 +252,17 @@ class BiasReport:
         return cls(part("share"), part("error"), **rest)
 
 
-def moment_rhat(mean: Moments, variance: Moments, count: int) -> Moments:
+def _too(error: float) -> str:
+    return f"{abs(error):.0%} too {'wide' if error > 0 else 'narrow'}"
+
+
+def moment_rhat(mean: Moments, variance: Moments, count: int, spread: Moments | None = None) -> Moments:
     """R-hat of each coordinate from the means and variances of each chain, (chain, ...) by variable.
 
     The larger of two: the usual ratio of the variance of all draws to that within chains; and the same for squared
-    deviations, whose variance is taken as that of a normal law. The latter sees chains that agree in the mean and not
-    in how far they went: heavy tails, and funnels. Empty for a single chain, or for too few draws.
+    deviations, whose variance is taken as that of a normal law, or is known: ``spread`` times the squared variance. The
+    latter sees chains that agree in the mean and not in how far they went: heavy tails, and funnels. Empty for a single
+    chain, or for too few draws.
 
     >>> still = {"x": np.array([0.0, 0.0])}
     >>> print(moment_rhat({"x": np.array([0.0, 1.0])}, {"x": np.array([1.0, 1.0])}, 1000)["x"].round(2))
@@ -225,15 +273,19 @@ def moment_rhat(mean: Moments, variance: Moments, count: int) -> Moments:
     if count < FEWEST or not mean or len(next(iter(mean.values()))) < 2:
         return {}
 
-    def one(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    def one(mean: np.ndarray, variance: np.ndarray, spread: Any) -> np.ndarray:
         within, among = np.mean(variance, axis=0), np.var(mean, axis=0, ddof=1)
         with np.errstate(all="ignore"):
             place = np.where(among == 0, 0.0, among / within)  # what never moves agrees with itself
-            width = np.where(within == 0, 0.0, np.var(variance, axis=0, ddof=1) / (2 * within**2))
+            width = np.where(within == 0, 0.0, np.var(variance, axis=0, ddof=1) / (spread * within**2))
         worse = np.maximum(place, width)
         return np.sqrt(1 - 1 / count + np.where(np.isnan(worse), np.inf, worse))
 
-    return {n: one(np.asarray(m, np.float64), np.asarray(variance[n], np.float64)) for n, m in mean.items()}
+    known = spread or {}
+    return {
+        n: one(np.asarray(m, np.float64), np.asarray(variance[n], np.float64), known.get(n, 2.0))
+        for n, m in mean.items()
+    }
 
 
 def spread_apart(starts: Moments, variance: Moments) -> bool:
@@ -260,12 +312,14 @@ def bias_report(
     curvature: dict[str, np.ndarray], epoch: float = np.inf,
     stiffest: tuple[dict[str, np.ndarray], Strain] | None = None, *,
     r_hat: Moments | None = None, started_apart: bool | None = None, virials: dict[str, Virials] | None = None,
+    worst: Sequence[tuple[str, Combination]] = (),
 ) -> BiasReport | None:  # fmt: skip
     """The report for a run; None for runs without temperature, and for samplers that do not know their law if there is
     no virial either.
 
     ``r_hat`` is what ``moment_rhat`` found, ``started_apart`` what ``spread_apart`` did; without them the report does
-    not know whether the chains agree.
+    not know whether the chains agree. ``worst`` are the words for the narrowest and the
+    widest combination, and what was found of each.
     """
     report = _by_law(sampler, state, variance, noise, curvature, epoch, stiffest, r_hat, started_apart)
     if not virials:
@@ -274,7 +328,14 @@ def bias_report(
         unknown = {name: np.zeros(found.ratio.shape) for name, found in virials.items()}
         h = float(np.mean([np.mean(np.asarray(leaf)) for leaf in jax.tree.leaves(at(sampler.step_size, 0))]))
         report = BiasReport({}, unknown, h, started_apart=started_apart, **worst_rhat(r_hat))
-    return _checked(report, virials)
+    report = _checked(report, virials)
+    if worst:
+        (thin, narrowest), (wide, widest) = worst
+        report = replace(
+            report, narrowest=narrowest.ratio, narrowest_error=narrowest.error, narrowest_in=thin,
+            widest=widest.ratio, widest_error=widest.error, widest_in=wide,
+        )  # fmt: skip
+    return report
 
 
 def _checked(report: BiasReport, virials: dict[str, Virials]) -> BiasReport:
@@ -304,9 +365,10 @@ def _by_law(
         return None
     current = getattr(state, "step_size", sampler.step_size)  # some adapt it
     h = np.mean([np.mean(np.asarray(leaf)) for leaf in jax.tree.leaves(at(current, state.step))])
-    if sampler.full_data:  # a Metropolis-Hastings test leaves no error, and there are no minibatches
+    if sampler.full_data or sampler.exact_minibatches:  # a Metropolis-Hastings test, or thinning, leaves no error
         none = {name: np.zeros(v.shape) for name, v in noise.items()}
-        return BiasReport(none, none, float(h), started_apart=started_apart, **worst_rhat(r_hat))
+        fault = sampler.fault(state)
+        return BiasReport(none, none, float(h), started_apart=started_apart, fault=fault, **worst_rhat(r_hat))
     like = state.position
     structure = jax.tree.structure(like)
 

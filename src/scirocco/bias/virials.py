@@ -10,17 +10,32 @@ chains show, as far as there are enough of them; else that of the sampler's coor
     ratio = b Var(x_i) / T,    b the slope of (S grad U)_i / S_ii against x_i over the points
 
 On a Gaussian b is the precision whatever the points, so that the variance of all draws is judged by few gradients.
+
+On a manifold, for f = (y_i - mean)^2 / 2 of a coordinate y_i, E <grad f, grad U> = T E Laplacian f reads
+
+    E (y_i - mean) (<grad y_i, grad U> - T Laplacian y_i) = T E |grad y_i|^2
+
+with U that of the density on the manifold's own volume; what stands in brackets takes the place of the gradient, and
+the ratio is divided by the mean of |grad y_i|^2. The slope against y_i and the variance of all draws serve as well as
+in flat space: their product is the mean of the left side, whatever the shape of the law.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
+import jax
 import numpy as np
+
+from scirocco.core.program import QUICK
+from scirocco.core.types import Array, Number
+from scirocco.manifolds import Manifold
 
 BLOCKS = 4  # of the points of a chain, whose residuals may depend on each other
 ENOUGH = 4  # points of a half for each coordinate, from which its curvature is taken
 WEAKEST = 1e-8  # of the largest curvature, in units of the sds: the least that is believed
+NONE = 1e-100  # in place of curvatures that are all negative
 
 
 class Virials(NamedTuple):
@@ -30,8 +45,13 @@ class Virials(NamedTuple):
     error: np.ndarray
 
     @classmethod
-    def of(cls, places: np.ndarray, slopes: np.ndarray, variance: np.ndarray, temperature: float = 1.0) -> Virials:
+    def of(
+        cls, places: np.ndarray, slopes: np.ndarray, variance: np.ndarray, temperature: float = 1.0,
+        steepness: np.ndarray | None = None,
+    ) -> Virials:  # fmt: skip
         """From points and gradients, (chain, point, ...), and the variance of all draws.
+
+        On manifolds from coordinates, what takes the place of the gradient, and ``steepness``: see ``on_manifold``.
 
         >>> x = np.random.default_rng(0).normal(size=(4, 50, 2))
         >>> print(Virials.of(2 * x, 2 * x, np.array([1.0, 1.21])).ratio.round(2))
@@ -41,10 +61,15 @@ class Virials(NamedTuple):
         x, g = x - x.mean(axis=(0, 1)), g - g.mean(axis=(0, 1))
         square = np.maximum((x**2).sum(axis=(0, 1)), np.finfo(np.float64).tiny)
         slope = (x * g).sum(axis=(0, 1)) / square
-        left = np.concatenate([part.sum(axis=1) for part in np.array_split(x * (g - slope * x), BLOCKS, axis=1)])
-        error = np.sqrt((left**2).sum(axis=0)) / square
         unit = np.asarray(variance, np.float64) / temperature
-        return cls(slope * unit, error * unit)
+        left = x * (g - slope * x) / square
+        if steepness is not None:
+            steep = np.asarray(steepness, np.float64)
+            mean = np.maximum(steep.mean(axis=(0, 1)), np.finfo(np.float64).tiny)
+            unit = unit / mean
+            left = left - slope * (steep / mean - 1) / (steep.shape[0] * steep.shape[1])
+        blocks = np.concatenate([part.sum(axis=1) for part in np.array_split(left, BLOCKS, axis=1)])
+        return cls(slope * unit, np.sqrt((blocks**2).sum(axis=0)) * unit)
 
     def with_chance(self, variances: np.ndarray) -> Virials:
         """The same with what the variances of single chains, (chain, ...), leave to chance.
@@ -70,30 +95,70 @@ class Virials(NamedTuple):
         return self.error / (2 * np.sqrt(np.maximum(self.ratio, 0.05)))
 
 
-def marginal_slopes(places: np.ndarray, slopes: np.ndarray) -> np.ndarray | None:
-    """(S g)_i / S_ii at points (chain, point, coordinate); None where there are too few points for S.
+def halves(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Every second chain and the others, of an array (chain, point, ...), or both halves of the only chain."""
+    return (a[::2], a[1::2]) if len(a) > 1 else (a[:, : a.shape[1] // 2], a[:, a.shape[1] // 2 :])
 
-    S comes from the other half of the chains, or of the only chain: the identity holds for a matrix that does not
-    depend on the points themselves.
+
+class Curvature(NamedTuple):
+    """The matrix P by which gradients follow the points, g = P x, symmetric and positive definite: its eigenvalues and
+    eigenvectors in units of the sds."""
+
+    unit: np.ndarray
+    values: np.ndarray
+    vectors: np.ndarray
+
+    @classmethod
+    def of(cls, places: np.ndarray, slopes: np.ndarray) -> Curvature:
+        """By least squares over points and gradients (chain, point, coordinate)."""
+        x, g = (np.asarray(a, np.float64).reshape(-1, a.shape[-1]) for a in (places, slopes))
+        x, g = x - x.mean(axis=0), g - g.mean(axis=0)
+        unit = np.maximum(x.std(axis=0), np.finfo(np.float64).tiny)
+        bent = np.linalg.lstsq(x / unit, g * unit, rcond=None)[0]
+        values, vectors = np.linalg.eigh((bent + bent.T) / 2)
+        least = max(WEAKEST * float(values[-1]), NONE)
+        return cls(unit, np.maximum(values, least), vectors)
+
+    @classmethod
+    def of_halves(cls, places: np.ndarray, slopes: np.ndarray) -> tuple[Curvature, Curvature] | None:
+        """Of both halves of the chains; None where there are too few points."""
+        if places.shape[0] * places.shape[1] < 2 * ENOUGH * places.shape[2]:
+            return None
+        first, second = (cls.of(x, g) for x, g in zip(halves(places), halves(slopes), strict=True))
+        return first, second
+
+    def inverse(self) -> np.ndarray:
+        """P^-1."""
+        return (self.vectors / self.values) @ self.vectors.T * np.outer(self.unit, self.unit)
+
+
+def marginal_slopes(slopes: np.ndarray, curvatures: tuple[Curvature, Curvature]) -> np.ndarray:
+    """(S g)_i / S_ii at points (chain, point, coordinate).
+
+    S comes from the other half of the chains: the identity holds for a matrix that does not depend on the points
+    themselves.
     """
-    chains, count, size = places.shape
-    if chains * count < 2 * ENOUGH * size:
-        return None
-    number = np.arange(chains * count).reshape(chains, count)
-    first = number % (2 * count) < count if chains > 1 else number < count // 2
-    x, g = (np.asarray(a, np.float64) for a in (places, slopes))
-    found = np.empty(x.shape)
-    for here in (first, ~first):
-        spread = _inverse_curvature(x[~here], g[~here])
-        found[here] = g[here] @ spread / np.diag(spread)
-    return found
+    felt = np.empty(slopes.shape)
+    for into, g, other in zip(halves(felt), halves(slopes), reversed(curvatures), strict=True):
+        spread = other.inverse()
+        into[...] = g.astype(np.float64) @ spread / np.diag(spread)
+    return felt
 
 
-def _inverse_curvature(x: np.ndarray, g: np.ndarray) -> np.ndarray:
-    """The inverse of the matrix P by which gradients follow the points, g = P x, symmetric and positive definite."""
-    x, g = x - x.mean(axis=0), g - g.mean(axis=0)
-    unit = np.maximum(x.std(axis=0), np.finfo(np.float64).tiny)
-    bent = np.linalg.lstsq(x / unit, g * unit, rcond=None)[0]
-    values, vectors = np.linalg.eigh((bent + bent.T) / 2)
-    least = WEAKEST * max(float(values[-1]), np.finfo(np.float64).tiny)
-    return (vectors / np.maximum(values, least)) @ vectors.T * np.outer(unit, unit)
+def on_manifold(
+    manifold: Manifold, places: np.ndarray, gradients: np.ndarray, temperature: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+    """Coordinates y of points, <grad y, grad U> - T Laplacian y and |grad y|^2, from the user's gradients there.
+
+    In double precision: where a posterior is narrow around an axis, 1 - x_i^2 and the variance of x_i are tiny.
+    """
+    with jax.enable_x64(True):
+        x, g = (np.asarray(a, np.float64) for a in (places, gradients))
+        y, slopes, steepness = (np.asarray(a) for a in _on_manifold(manifold, x, g, temperature))
+    return y, slopes, steepness
+
+
+@partial(jax.jit, static_argnums=0, compiler_options=QUICK)
+def _on_manifold(manifold: Manifold, x: Array, gradient: Array, temperature: Number) -> tuple[Array, Array, Array]:
+    along = manifold.rates(x, manifold.slope(x, gradient, temperature))
+    return manifold.coordinates(x), along - temperature * manifold.laplacian(x), manifold.steepness(x)

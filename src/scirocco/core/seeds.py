@@ -38,6 +38,8 @@ class Purpose(IntEnum):
     BOUNDARY_DRAWS = 307
     TRIAL_STARTS = 308
     OTHER_MODES = 309
+    NORMAL_CHAINS = 310  # of the sampler on a normal law, for its autocorrelation
+    BOUND_PLACES = 311  # at which bounds of gradients are tried
     # Counts.
     MINIBATCH_ROWS = 401
     MINIBATCH_EPOCH = 402
@@ -66,6 +68,10 @@ class Purpose(IntEnum):
     # Shards.
     COMBINE = 801
     CERTIFICATE = 802
+    # Calibration.
+    CALIBRATION_TRUTHS = 901
+    CALIBRATION_DATA = 902
+    CALIBRATION_REPEAT = 903  # where its chains start, their seed, ranks among equals
     # Mixtures.
     MIXTURE_ORDER = 701
     MIXTURE_SWEEPS = 702

@@ -23,7 +23,8 @@ Data: TypeAlias = Any
 
 Gradient: TypeAlias = Callable[[Params], Params]
 """An unbiased estimate of grad U at a position, with the structure of the position. That of a kernel is a
-``GradientWithValues`` and a ``GradientWithRows`` too; a function of the user's own need not be."""
+``GradientWithValues``, a ``GradientWithRows`` and a ``GradientWithCentre`` too; a function of the user's own need not
+be."""
 
 Setting: TypeAlias = Any
 """A number, a schedule (a function of the step index), or a pytree of numbers like the parameters."""
@@ -49,3 +50,14 @@ class GradientWithRows(Protocol):
 
     def deviations(self, position: Params) -> Params:
         """Vectors, one a row of the minibatch, whose outer products sum to the covariance of the estimate."""
+
+
+@runtime_checkable
+class GradientWithCentre(Protocol):
+    """A gradient that also knows the centre of its control variate, around which its changes can be bounded."""
+
+    def __call__(self, position: Params) -> Params:
+        """An unbiased estimate of grad U."""
+
+    def anchored(self) -> tuple[Params, Params]:
+        """The centre, and grad U of all data there."""

@@ -18,6 +18,8 @@ from scirocco.simplex import Weights
 
 COUNTED_AT_ONCE = 2**20
 MOST_CATEGORIES = 10**9  # that are believed without being told
+SO_MANY = 5  # times as many categories as observations: more look like counts, and must be said
+AS_CODES = "If these are counts, np.repeat(np.arange(len(data)), data) makes codes of them"
 
 
 @jit
@@ -48,17 +50,28 @@ def _tally_touched(codes: Any, weights: Any) -> Any:
 class Codes(LocalStep):
     """Category codes are observed: their counts do not depend on the weights.
 
-    ``lazy`` names only the categories that a minibatch has.
+    ``lazy`` names only the categories that a minibatch has. ``whole`` is the minibatch that is all data, if all are: it
+    is counted once.
     """
 
     def __init__(self, minibatches: Minibatches, weights: Weights, *, lazy: bool) -> None:
         self.minibatches, self.weights, self.lazy = minibatches, weights, lazy
+        self.whole = Minibatch.of(minibatches.data, minibatches.size) if minibatches.constant else None
+        self._counted: dict[bool, tuple[np.ndarray | None, np.ndarray]] = {}
 
     def count(self, batch: Minibatch, at: Any = None, *, survey: bool = False) -> tuple[np.ndarray | None, np.ndarray]:
         """Weighted counts, categories x 1."""
         del at
+        few = self.lazy and not survey
+        if batch is not self.whole:
+            return self._tallied(batch, few)
+        if few not in self._counted:
+            self._counted[few] = self._tallied(batch, few)
+        return self._counted[few]
+
+    def _tallied(self, batch: Minibatch, few: bool) -> tuple[np.ndarray | None, np.ndarray]:
         scale = np.atleast_1d(np.asarray(batch.scale, float))
-        if self.lazy and not survey:
+        if few:
             return _tally_touched(batch.data, scale)
         return None, _tally(batch.data, scale, self.weights.categories)
 
@@ -129,6 +142,8 @@ def require_codes(data: Any, categories: int | None) -> np.ndarray:
             raise ValueError(f"data must be one column of category codes; got {', '.join(data)}: choose with columns=")
         data = next(iter(data.values()))
     codes = numbers("data", data)
+    if codes.ndim == 2 and codes.shape[1] > 1 and _one_hot(codes):
+        raise ValueError(f"data has one-hot rows, shape {codes.shape}: give their codes, data.argmax(axis=1)")
     if codes.ndim != 1 or not codes.size:
         raise ValueError(f"data must be a vector of category codes, not empty; got shape {codes.shape}")
     if codes.dtype.kind == "f" and np.all(np.isfinite(codes)) and np.all(codes == np.floor(codes)):
@@ -141,8 +156,18 @@ def require_codes(data: Any, categories: int | None) -> np.ndarray:
         raise ValueError(f"data must not be negative: codes start at 0; got {codes.min()} in row {int(codes.argmin())}")
     if codes.max() >= (MOST_CATEGORIES if categories is None else categories):
         limit = f"{MOST_CATEGORIES:,}; re-code the categories" if categories is None else f"{categories}"
-        raise ValueError(f"data must lie below the number of categories, {limit}; got {codes.max()}")
+        counts = f". {AS_CODES}" if codes.size == categories else ""
+        raise ValueError(f"data must lie below the number of categories, {limit}; got {codes.max()}{counts}")
+    if categories is None and codes.max() >= SO_MANY * max(2, codes.size):
+        raise ValueError(
+            f"data must be category codes; {codes.size} observations whose largest code is {codes.max()} look like "
+            f"counts. {AS_CODES}. If they are codes, say how many categories there are: categories="
+        )
     return codes
+
+
+def _one_hot(table: np.ndarray) -> bool:
+    return bool(np.all((table == 0) | (table == 1)) and np.all(table.sum(axis=1) == 1))
 
 
 def compact(codes: np.ndarray) -> np.ndarray:

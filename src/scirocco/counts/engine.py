@@ -95,8 +95,9 @@ class DirichletEngine(SteppedEngine):
         complete: list[Sums] = []
         made, finite = 0, bool(np.isfinite(self.weights.totals.sum()))
         until = int(min(until, self.total))
+        whole = None if self.estimator.remembers else self.codes.whole
         while self.step < until and made < self.capacity and finite:
-            batch = self.codes.minibatches.at(self.step)
+            batch = self.codes.minibatches.at(self.step) if whole is None else whole
             self.whole = False  # until the draws are handed over
             counts = self.estimator.counts(self.codes, batch, self.memory)
             self.sampler.step(self.weights, counts, self.state)

@@ -84,6 +84,7 @@ class Minibatches(ABC):
     batch_size: int
     resident: int  # observations in memory at a time, at the least
     way: Any  # how they are drawn
+    data: Any = None  # in memory
 
     def __init__(self, seed: int, chain: int) -> None:
         self.seed, self.chain = seed, chain
@@ -94,6 +95,11 @@ class Minibatches(ABC):
     def fraction(self) -> float:
         """n/N."""
         return self.batch_size / self.size
+
+    @property
+    def constant(self) -> bool:
+        """Whether every minibatch is all data."""
+        return False
 
     @abstractmethod
     def at(self, step: int) -> Minibatch:
@@ -143,6 +149,11 @@ class InMemory(Minibatches):
             raise ValueError(f"rows must lie between 1 and the sizes of the strata, {[len(m) for m in members]}")
         return list(zip(members, map(int, way.rows), strict=True))
 
+    @property
+    def constant(self) -> bool:
+        """Whether every minibatch is all data."""
+        return self.way in ("independent", "shuffled") and self.batch_size == self.size
+
     def at(self, step: int) -> Minibatch:
         """The minibatch of a step."""
         n = self.batch_size
@@ -151,7 +162,7 @@ class InMemory(Minibatches):
             some = [rows[_distinct(self._key, step, i, len(rows), k)] for i, (rows, k) in enumerate(self._strata)]
             rows = np.concatenate(some)
             scale = np.repeat([len(rows) / k for rows, k in self._strata], [k for _, k in self._strata])
-        elif n == self.size and self.way != "with_replacement":
+        elif self.constant:
             rows = np.arange(n)
         elif self.way == "with_replacement":
             rows = _with_replacement(self._key, step, self.size, n)

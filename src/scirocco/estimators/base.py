@@ -65,6 +65,10 @@ class Estimator(ABC, Generic[State]):
     ) -> tuple[Params, State]:
         """An unbiased estimate of grad U at ``position``, and the new state: pure, from the functions of the target."""
 
+    def anchored(self, target: PureDensity, state: State, held: Params) -> tuple[Params, Params]:
+        """The fixed centre of a control variate and grad U of all data there; an error for an estimator without one."""
+        raise TypeError(f"{type(self).__name__} has no fixed centre with the gradient of all data there")
+
     def refresh(self, target: Target, state: State, position: Params, held: Params) -> State:
         """The state renewed by a pass over all data, on the host."""
         del target, position, held

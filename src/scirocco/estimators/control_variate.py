@@ -126,6 +126,11 @@ class ControlVariate(Estimator[ControlVariateState]):
         hessian = jnp.zeros((flat.size, flat.size), flat.dtype) if self.order == 2 else None
         return ControlVariateState(position, held, zeros_like(position), hessian)
 
+    def anchored(self, target: PureDensity, state: ControlVariateState, held: Params) -> tuple[Params, Params]:
+        """The centre and grad U there."""
+        prior = target.prior_gradient(state.centre, held)
+        return state.centre, jax.tree.map(jnp.add, prior, state.gradient)
+
     def estimate(
         self, target: PureDensity, state: ControlVariateState, position: Params, held: Params, batch: Batch
     ) -> tuple[Params, ControlVariateState]:

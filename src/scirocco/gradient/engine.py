@@ -199,10 +199,9 @@ class GradientEngine(SteppedEngine):
 
     @property
     def _has_virial(self) -> bool:
-        """Whether the identity holds for what is recorded: in flat space, at one temperature that is not zero."""
-        sampler = self.kernel.sampler
-        warm = not callable(sampler.temperature) and float(np.asarray(sampler.temperature)) > 0
-        return warm and self.kernel.target.geometry.flat
+        """Whether the identity holds for what is recorded: at one temperature that is not zero."""
+        temperature = self.kernel.sampler.temperature
+        return not callable(temperature) and float(np.asarray(temperature)) > 0
 
     @property
     def _plan(self) -> ProbePlan:
@@ -215,6 +214,9 @@ class GradientEngine(SteppedEngine):
         """Whether each chain has data of its own, along a leading axis."""
         return self.kernel.streamed and len(self.chains) > 1
 
+    def _data(self, step: int) -> Data:
+        return self.kernel.data_at(step, self.chains, self.total)
+
     def advance(self, until: int, clock: Clock | None = None) -> Chunk:
         """Run towards step ``until``; stops earlier when draws must be handed over or new data is due."""
         del clock
@@ -225,7 +227,7 @@ class GradientEngine(SteppedEngine):
                 until = min(until, (step // border + 1) * border)
         if step < self.recording.burn_in:  # sums begin where it ends, whatever the chunks
             until = min(until, self.recording.burn_in)
-        data = kernel.data_at(step, self.chains)
+        data = self._data(step)
         state = self._renewed(self.state)
         assert self._sums is not None
         here = (state, self._sums)
@@ -286,7 +288,7 @@ class GradientEngine(SteppedEngine):
             return self._run(copied(before), until, data)
 
         began = int(before[0].step)
-        data = self.kernel.data_at(began, self.chains)
+        data = self._data(began)
         low, high = began, self._bad
         while high - low > 1:
             middle = (low + high) // 2
@@ -305,7 +307,7 @@ class GradientEngine(SteppedEngine):
         Also the direction that strains the step most, by power iterations that go on from those of earlier probes.
         """
         state = self.state
-        data = self.kernel.data_at(int(state.step), self.chains)
+        data = self._data(int(state.step))
         like = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), state.sampler.position)
 
         def tree(values: dict[str, np.ndarray], like: Params) -> Params:
@@ -344,7 +346,7 @@ class GradientEngine(SteppedEngine):
     def point(self) -> dict[str, np.ndarray]:
         """The parameters that the sampler moves and grad U there, of each chain."""
         state = self.state
-        data = self.kernel.data_at(int(state.step), self.chains)
+        data = self._data(int(state.step))
         slopes = slopes_of_chains(self.kernel.program, self._words[Purpose.CHAIN_PROBE], state, data, self._apart)
         found = {f"place/{name}": v for name, v in named_leaves(state.sampler.position).items()}
         found |= {f"slope/{name}": v for name, v in named_leaves(slopes).items()}

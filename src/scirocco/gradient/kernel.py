@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from scirocco.batches import Arrays, Batching, RandomBlocks, Shuffled, Stream
+from scirocco.batches import Arrays, Batching, RandomBlocks, Shuffled, Stream, Sweeps
 from scirocco.batches.base import batch_rows, row_bytes
 from scirocco.batches.stream import Loader
 from scirocco.core.cache import spare_maps
 from scirocco.core.types import Data, Key, Params
-from scirocco.estimators import Estimator, Plain
+from scirocco.estimators import ControlVariate, Estimator, Plain
 from scirocco.gradient.blocks import Block, split
 from scirocco.gradient.program import ChainState, Program
 from scirocco.optimise.mode import find_mode
-from scirocco.samplers.base import GeodesicSampler, Info, Sampler, automatic
+from scirocco.samplers.base import Info, Sampler, automatic
 from scirocco.target import Target
 
 LEAST_BYTES = 16 * 2**20  # of a chain's block of data from disk, if it is meant to be as large
@@ -48,19 +49,19 @@ class Kernel:
         require_parts(target, sampler, estimator, batching, untuned=untuned)
         spare_maps()
         self.target, self.sampler = target, sampler
-        self.estimator: Estimator = estimator or Plain()
+        self.estimator: Estimator = estimator or (ControlVariate() if sampler.exact_minibatches else Plain())
         self.blocks = tuple(blocks)
         self.seed = seed
         self.inner = sampler.inner_steps
         self.batch_size = batch_rows(batch_size, target.size)
         require_all_data(sampler, self.batch_size, target.size)
         self.batching = batching = _batching(sampler, self.estimator, batching)
-        self.epoch = batching.epoch(target.size, self.batch_size)
         source = target.source
         if isinstance(source, Arrays):
             order = batching.order(target.size, self.batch_size, seed)
-            self.draw = batching.bind(target.size, target.size, self.batch_size, order, ring=True)
-            self._resident: Data = source.on_device(order, self.draw.wrap)
+            rows = target.size
+            self.draw = batching.bind(target.size, rows, self.batch_size, order, ring=True)
+            self._resident = _Resident(source, order, self.draw.wrap)
             self.steps_per_block: int | None = None
         else:
             assert isinstance(source, Stream)
@@ -74,8 +75,11 @@ class Kernel:
                     "take a smaller batch_size or a larger block_bytes"
                 )
             self.draw = batching.bind(target.size, rows, self.batch_size, None, ring=False)
-            self._rows = rows
-            self.steps_per_block = rows // unit
+            self._rows, self._together = rows, source.together(rows, chains)
+            self.steps_per_block = rows // unit * self.draw.passes
+        self.epoch = batching.epoch(target.size, self.batch_size, rows)
+        if sampler.exact_minibatches:
+            require_exact(target, sampler, self.estimator, batching, self.epoch, self.blocks)
         self._loaders: dict[int, Loader] = {}
         self._stacked: tuple[int, range, Data] | None = None
         self._bind()
@@ -155,19 +159,22 @@ class Kernel:
         """Whether data comes in blocks from disk, each chain reading in an order of its own."""
         return self.steps_per_block is not None
 
-    def data_at(self, step: int, chains: range = range(1)) -> Data:
-        """The resident block of data for a step; of several chains of a stream, theirs side by side."""
+    def data_at(self, step: int, chains: range = range(1), end: float = np.inf) -> Data:
+        """The resident block of data for a step; of several chains of a stream, theirs side by side.
+
+        Nothing is read ahead for steps from ``end`` on.
+        """
         if self.steps_per_block is None:
-            return self._resident
-        number = step // self.steps_per_block
+            return self._resident.data
+        number, last = step // self.steps_per_block, (end - 1) // self.steps_per_block
         if len(chains) == 1:
-            return self._loader(chains[0]).get(number)
+            return self._loader(chains[0]).get(number, last)
         if self._stacked is None or self._stacked[:2] != (number, chains):
             self._stacked = None  # let go of the old blocks before the new ones arrive
             loaders = [self._loader(chain) for chain in chains]
             for loader in loaders:
                 loader.expect(number)  # all read at the same time
-            blocks = [loader.get(number) for loader in loaders]
+            blocks = [loader.get(number, last) for loader in loaders]
             self._stacked = (number, chains, jax.tree.map(lambda *parts: jnp.stack(parts), *blocks))
             for loader in loaders:
                 loader.forget()
@@ -177,7 +184,7 @@ class Kernel:
         source = self.target.source
         assert isinstance(source, Stream)
         if chain not in self._loaders:
-            self._loaders[chain] = Loader(source, self.seed, self._rows, chain)
+            self._loaders[chain] = Loader(source, self.seed, self._rows, chain, self._together)
         return self._loaders[chain]
 
     def close(self) -> None:
@@ -188,19 +195,55 @@ class Kernel:
         self._stacked = None
 
 
+class _Resident:
+    """Data in memory, put on the device when it is first asked for: tuning may find another order before."""
+
+    def __init__(self, source: Arrays, order: np.ndarray | None, wrap: int) -> None:
+        self._place = partial(source.on_device, order, wrap)
+
+    @cached_property
+    def data(self) -> Data:
+        """Shared by all kernels that were made of one."""
+        return self._place()
+
+
 @jax.jit
 def _one_step(program: Program, key: Key, state: ChainState, data: Data) -> tuple[ChainState, Info]:
     return program.transition(key, state, data)
 
 
 def _batching(sampler: Sampler, estimator: Estimator, batching: Batching | None) -> Batching:
-    """Shuffled by default; independent blocks where a part relies on independent minibatches."""
-    if type(batching) is Shuffled and estimator.independent_draws:
+    """The sampler's own by default; independent blocks where the estimator relies on independent minibatches."""
+    if type(batching) in (Shuffled, Sweeps) and estimator.independent_draws:
         raise ValueError(
-            f"{type(estimator).__name__} is unbiased only with independent minibatches: with Shuffled the next rows "
-            "are always those whose gradients are oldest. Use batching=RandomBlocks() or WithReplacement()"
+            f"{type(estimator).__name__} is unbiased only with independent minibatches: with {type(batching).__name__} "
+            "the next rows depend on which gradients are old. Use batching=RandomBlocks() or WithReplacement()"
         )
-    return batching or (RandomBlocks() if sampler.independent_draws or estimator.independent_draws else Shuffled())
+    return batching or (RandomBlocks() if estimator.independent_draws else sampler.default_batching())
+
+
+def require_exact(
+    target: Target, sampler: Sampler, estimator: Estimator, batching: Batching, epoch: float, blocks: Sequence[Block]
+) -> None:
+    """Reject what would make a sampler inexact that is exact from minibatches."""
+    name = type(sampler).__name__
+    if not isinstance(estimator, ControlVariate) or estimator.order != 1:
+        raise ValueError(
+            f"{name} is exact with control variates of first order around a fixed centre, whose changes its bounds "
+            f"are about: leave the estimator out or give scirocco.ControlVariate(); got {estimator!r}"
+        )
+    if epoch < np.inf:
+        raise ValueError(
+            f"{name} is exact with minibatches that are independent of each other: leave batching out or give "
+            f"batches.RandomBlocks(), WithReplacement() or Weighted(p); got {batching!r}"
+        )
+    if not isinstance(target.source, Arrays):
+        raise ValueError(
+            f"{name} is exact with minibatches of all data, and those of a block that is in memory are not: it takes "
+            f"data in memory; got a {type(target.source).__name__}"
+        )
+    if blocks:
+        raise ValueError(f"{name} knows bounds around a centre, which blocks would move: leave blocks out")
 
 
 def require_all_data(sampler: Sampler, batch_size: int, size: int) -> None:
@@ -218,8 +261,8 @@ def require_parts(target: object, sampler: object, estimator: object, batching: 
         raise TypeError(f"target must be a scirocco.Target; got {type(target).__name__}")
     if isinstance(sampler, str):
         raise ValueError(
-            f"unknown sampler name {sampler!r}: give a sampler with its settings, one of "
-            "SGLD, PSGLD, SGHMC, SGNHT, UnderdampedLangevin, SGGMC, GeodesicSGNHT, GMC, NUTS or a Recipe, such as "
+            f"unknown sampler name {sampler!r}: give a sampler with its settings, one of SGLD, PSGLD, Barker, SGHMC, "
+            "SGNHT, UnderdampedLangevin, SMSUBU, SGGMC, GeodesicSGNHT, GMC, NUTS, ZigZag or a Recipe, such as "
             "scirocco.SGLD(step_size=1e-4)"
         )
     if isinstance(sampler, type):
@@ -240,10 +283,11 @@ def require_parts(target: object, sampler: object, estimator: object, batching: 
     if sampler is None:
         raise TypeError("sampler must be given, for example scirocco.SGLD(step_size=1e-4)")
     assert isinstance(sampler, Sampler)
-    if not target.geometry.flat and not isinstance(sampler, GeodesicSampler):
+    if not target.geometry.flat and not sampler.geodesic:
         raise ValueError(
             f"{type(sampler).__name__} moves in straight lines and the target lives on a manifold: take a sampler with "
-            "momenta, such as scirocco.SGGMC(step_size=1e-3), scirocco.GeodesicSGNHT or scirocco.GMC"
+            "momenta and an integrator along geodesics, such as scirocco.SGGMC(step_size=1e-3), scirocco.GeodesicSGNHT "
+            "or scirocco.GMC"
         )
     if sampler.full_data and not isinstance(estimator, Plain | None):
         raise ValueError(

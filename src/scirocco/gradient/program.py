@@ -66,21 +66,27 @@ class Program:
         return self.sampler.on(self.density.geometry)
 
     def transition(self, key: Key, state: ChainState, data: Data) -> tuple[ChainState, Info]:
-        """One step of the chain: ``inner_steps`` gradient steps, each on a fresh minibatch, then the blocks.
+        """One step of the chain: gradient steps, each on a fresh minibatch, then the blocks.
 
-        All keys come from ``key`` and the number of the step: one key serves a whole chain.
+        They are ``inner_steps``, or as many as the sampler is ``unfinished``. All keys come from ``key`` and the number
+        of the gradient step: one key serves a whole chain.
         """
         sampler = self.dynamics.begin(fold(key, Use.BEGIN, state.step), state.sampler)
 
         def inner(number: Array, carry: tuple[Any, Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
             sampler, estimator, draws, _ = carry
+            count = sampler.step if self.sampler.open_ended else state.step * self.sampler.inner_steps + number
             sampler, estimator, draws, batch, info = self._gradient_step(
-                key, state.step * self.sampler.inner_steps + number, sampler, estimator, draws, state.held, data
+                key, count, sampler, estimator, draws, state.held, data
             )
             return sampler, estimator, draws, (batch, info)
 
         carry = inner(jnp.int32(0), (sampler, state.estimator, state.draws, None))
-        if self.sampler.inner_steps > 1:
+        if self.sampler.open_ended:  # chains that are done wait for the others, unchanged
+            carry = jax.lax.while_loop(
+                lambda carry: self.sampler.unfinished(carry[0]), lambda carry: inner(jnp.int32(0), carry), carry
+            )
+        elif self.sampler.inner_steps > 1:
             carry = jax.lax.fori_loop(1, self.sampler.inner_steps, inner, carry)
         sampler, estimator, draws, (batch, info) = carry
         held = (
@@ -208,6 +214,10 @@ class _Recorded:
     def __call__(self, position: Params) -> Params:
         gradient, self.state = self._program.estimate(self._key, self.state, position, self._held, self._batch)
         return gradient
+
+    def anchored(self) -> tuple[Params, Params]:
+        """The centre of the estimator and grad U there, whatever the minibatch."""
+        return self._program.estimator.anchored(self._program.density, self.state, self._held)
 
     def difference(self, start: Params, end: Params) -> Array:
         """U(end) - U(start), as the minibatch estimates it."""

@@ -1,6 +1,6 @@
 """Functions that advance position and momentum by one step of a splitting scheme."""
 
-from scirocco.integrators.langevin import INTEGRATORS, aboba, baoab, euler, split_friction
+from scirocco.integrators.langevin import INTEGRATORS, aboba, baoab, euler, split_friction, ubu
 from scirocco.integrators.matrix import Matrix
 from scirocco.integrators.thermostat import THERMOSTATS, badodab, euler_thermostat, split_thermostat
 
@@ -15,4 +15,5 @@ __all__ = [
     "euler_thermostat",
     "split_friction",
     "split_thermostat",
+    "ubu",
 ]

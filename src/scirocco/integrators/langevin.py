@@ -3,9 +3,10 @@
     d theta = p dt,    dp = -grad U(theta) dt - A p dt + sqrt(2 D) dW          (D = A T keeps exp(-(U + p'p/2)/T))
 
 The dynamics splits into A (drift of the position), B (kick by the gradient) and O (friction and noise, solved
-exactly). Each function takes and returns trees, uses one gradient, and is linear in the noise it is given, so that one
-step can be tested with the noise off. ``h``, ``friction`` and ``diffusion`` are trees like the position; time steps
-may differ from leaf to leaf or coordinate to coordinate (a diagonal scaling of time, which keeps the same law).
+exactly), or into B and U (drift, friction and noise together, solved exactly). Each function takes and returns trees,
+uses one gradient, and is linear in the noise it is given, so that one step can be tested with the noise off. ``h``,
+``friction`` and ``diffusion`` are trees like the position; time steps may differ from leaf to leaf or coordinate to
+coordinate (a diagonal scaling of time, which keeps the same law).
 
 On a manifold the drift is the geodesic flow and momenta are tangent vectors: gradient and noise enter by their tangent
 parts. Leaves of ``friction`` and ``diffusion`` may then be a ``Matrix``, and ``diffusion`` a function of the position
@@ -15,6 +16,7 @@ at which the gradient was taken, for noise that is known or measured there.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import factorial
 from typing import Any
 
 import jax
@@ -26,7 +28,9 @@ from scirocco.integrators.matrix import Matrix
 from scirocco.manifolds import FLAT, Geometry, Manifold
 
 Step = Callable[..., tuple[Params, Params, Params]]
-"""(position, momentum, gradient, noise, h, friction, diffusion, geometry) -> (position, momentum, the gradient used)"""
+"""(position, momentum, gradient, noise, h, friction, diffusion, geometry) -> (position, momentum, the gradient used)
+
+``noise`` is standard normal, like what ``noise_like`` returns."""
 
 Diffusion = Params | Callable[[Params], Params]
 
@@ -126,6 +130,35 @@ def split_friction(
     return position, momentum, g
 
 
+def ubu(
+    position: Params,
+    momentum: Params,
+    gradient: Gradient,
+    noise: tuple[Params, Params, Params, Params],
+    h: Params,
+    friction: Params,
+    diffusion: Diffusion,
+    geometry: Geometry = FLAT,
+) -> tuple[Params, Params, Params]:
+    """Half a step of U, kick, half a step of U (Zapatero 2017; Sanz-Serna and Zygalakis 2021), in flat space.
+
+    Second order in h. Each half takes two of the four trees of noise. A diffusion that depends on the position is taken
+    where the step starts.
+    """
+    del geometry
+    half, diffusion = jax.tree.map(lambda h: h / 2, h), at(diffusion, position)
+    position, momentum = coast(position, momentum, noise[:2], half, friction, diffusion)
+    g = gradient(position)
+    momentum = kick(momentum, g, h)
+    position, momentum = coast(position, momentum, noise[2:], half, friction, diffusion)
+    return position, momentum, g
+
+
+def noise_like(integrator: Step, position: Params) -> Params:
+    """The structure of the noise that a step takes: the position's, or a tuple of several."""
+    return (position,) * 4 if integrator is ubu else position
+
+
 def kick(momentum: Params, slope: Params, h: Params) -> Params:
     """The step B of the splitting, a kick by the gradient: ``p <- p - h g``."""
     return jax.tree.map(lambda p, g, h: p - h * g, momentum, slope, h)
@@ -155,13 +188,45 @@ def relax(
     return geometry.each(one, position, momentum, noise, h, friction, diffusion)
 
 
+def coast(
+    position: Params, momentum: Params, noise: tuple[Params, Params], h: Params, friction: Params, diffusion: Params
+) -> tuple[Params, Params]:
+    """The step U of the splitting, drift, friction and noise over a time h: (theta, p) is jointly normal.
+
+    With s = A h, e = (1 - e^-s) / s and f = (1 - e^-2s) / 2s the mean moves by h e p; the variance of p is 2 D h f, the
+    covariance D h^2 e^2, the variance of theta 2 D h^3 (s - 2 (1 - e^-s) + (1 - e^-2s) / 2) / s^3.
+    """
+
+    def place(x: Array, p: Array, y: Array, z: Array, h: Number, a: Number, d: Number) -> Array:
+        e, f = _mean_decay(a * h), _mean_decay(2 * a * h)
+        with_momentum = jnp.sqrt(d * h / (2 * f)) * e**2
+        alone = jnp.sqrt(2 * d * h * (_wandering(a * h) - e**4 / (4 * f)))
+        return x + (h * (e * p + with_momentum * y + alone * z)).astype(x.dtype)
+
+    one, other = noise
+    after = jax.tree.map(place, position, momentum, one, other, h, friction, diffusion)
+    return after, jax.tree.map(ornstein_uhlenbeck, momentum, one, h, friction, diffusion)
+
+
+def _wandering(s: Number) -> Array:
+    """(s - 2 (1 - e^-s) + (1 - e^-2s) / 2) / s^3, by its series where terms cancel."""
+    series = jnp.zeros_like(s)
+    for n in range(16, 2, -1):
+        series = series * s + (-1) ** n * (2 - 2.0 ** (n - 1)) / factorial(n)
+    large = jnp.where(s < 0.5, 1.0, s)
+    return jnp.where(s < 0.5, series, (large + 2 * jnp.expm1(-large) - jnp.expm1(-2 * large) / 2) / large**3)
+
+
 def ornstein_uhlenbeck(momentum: Number, noise: Number, h: Number, friction: Number, diffusion: Number) -> Array:
     """O: the exact solution over time h of ``dp = -A p dt + sqrt(2 D) dW``, for any sign of A."""
-    rate = 2 * friction * h
+    return jnp.exp(-friction * h) * momentum + jnp.sqrt(2 * diffusion * h * _mean_decay(2 * friction * h)) * noise
+
+
+def _mean_decay(rate: Number) -> Array:
+    """(1 - e^-rate) / rate, the mean of e^-(rate u) for u from 0 to 1."""
     small = jnp.abs(rate) < 1e-4
     safe = jnp.where(small, 1.0, rate)
-    share = jnp.where(small, 1 - rate / 2, -jnp.expm1(-safe) / safe)  # (1 - e^-rate) / rate
-    return jnp.exp(-friction * h) * momentum + jnp.sqrt(2 * diffusion * h * share) * noise
+    return jnp.where(small, 1 - rate / 2, -jnp.expm1(-safe) / safe)
 
 
 def at(diffusion: Diffusion, position: Params) -> Params:
@@ -180,4 +245,7 @@ def _stir(m: Manifold, x: Array, diffusion: Any, h: Number, noise: Array) -> Arr
     return m.project(x, jnp.sqrt(2 * diffusion * h) * noise)
 
 
-INTEGRATORS: dict[str, Step] = {"euler": euler, "baoab": baoab, "aboba": aboba, "split_friction": split_friction}
+INTEGRATORS: dict[str, Step] = {
+    "euler": euler, "baoab": baoab, "aboba": aboba, "split_friction": split_friction, "ubu": ubu
+}  # fmt: skip
+STRAIGHT = ("ubu",)  # of these, those for flat space only, and for frictions that are numbers

@@ -13,6 +13,7 @@ Geometry only: nothing here knows of gradients of targets, of data or of chains.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
@@ -62,6 +63,38 @@ class Manifold(ABC):
     def pace(self, x: Array) -> Array:
         """How fast each coordinate of the user moves at unit velocity of its own."""
         return jnp.ones_like(x)
+
+    # Functions of a point, for identities of the kind E <grad y, grad U> = T E Laplacian y. The derivatives here are
+    # those along geodesics, of any manifold; where there is a formula it is faster.
+
+    def coordinates(self, x: Array) -> Array:
+        """A smooth function y of the point for each entry of an array; at a border it has no slope across it."""
+        return x
+
+    def rates(self, x: Array, v: Array) -> Array:
+        """How fast ``coordinates`` change at velocity ``v``."""
+        return jax.jvp(lambda t: self.coordinates(self.flow(x, v, t)[0]), (jnp.zeros(()),), (jnp.ones(()),))[1]
+
+    def steepness(self, x: Array) -> Array:
+        """The squared length of the gradient of each of ``coordinates``."""
+        return self._traced(x, lambda v: self.rates(x, v) ** 2)
+
+    def laplacian(self, x: Array) -> Array:
+        """The Laplacian (Laplace and Beltrami) of each of ``coordinates``."""
+
+        def bend(v: Array) -> Array:
+            """The second derivative along a geodesic."""
+            return jax.jvp(lambda t: self.rates(*self.flow(x, v, t)), (jnp.zeros(()),), (jnp.ones(()),))[1]
+
+        return self._traced(x, bend)
+
+    def _traced(self, x: Array, form: Callable[[Array], Array]) -> Array:
+        """The trace of a quadratic form of tangent vectors: the tangent parts of any orthonormal basis will do."""
+        shape = x.shape[x.ndim - self.point_axes :]
+        size = int(np.prod(shape, dtype=int))
+        basis = jnp.eye(size, dtype=x.dtype).reshape(size, *shape)
+        total = jax.lax.map(lambda e: form(self.project(x, jnp.broadcast_to(e, x.shape))), basis)
+        return jnp.sum(total, axis=0)
 
     @abstractmethod
     def random(self, key: Key, shape: Shape, dtype: Any = jnp.float32) -> Array:

@@ -79,6 +79,23 @@ class Simplex(Manifold):
         powers = jnp.maximum(root**self.power, FLOOR)
         return powers / jnp.sum(powers, axis=-1, keepdims=True)
 
+    def coordinates(self, x: Array) -> Array:
+        """The squares of the point on the sphere: for power 2 the probabilities, and flat across borders for any."""
+        return self.root(x) ** 2
+
+    def rates(self, x: Array, v: Array) -> Array:
+        """Of squares: 2 x v on the sphere."""
+        return 2 * self.root(x) * v
+
+    def steepness(self, x: Array) -> Array:
+        """Of squares: 4 x^2 (1 - x^2) on the sphere."""
+        square = self.coordinates(x)
+        return 4 * square * (1 - square)
+
+    def laplacian(self, x: Array) -> Array:
+        """Of squares: 2 - 2 K x^2 on the sphere."""
+        return 2 - 2 * x.shape[-1] * self.coordinates(x)
+
     def random(self, key: Key, shape: Shape, dtype: Any = jnp.float32) -> Array:
         """Points from the uniform law, Dirichlet(1, ..., 1)."""
         draws = jax.random.exponential(key, shape, dtype)

@@ -42,6 +42,23 @@ class Sphere(Manifold):
         """``u`` less its part along the radius."""
         return u - jnp.sum(x * u, axis=-1, keepdims=True) * x
 
+    def coordinates(self, x: Array) -> Array:
+        """The point itself, without what rounding added to its length."""
+        return normalised(x)
+
+    def rates(self, x: Array, v: Array) -> Array:
+        """The velocity itself: the coordinates are those of the point."""
+        del x
+        return v
+
+    def steepness(self, x: Array) -> Array:
+        """1 - x_i^2, the diagonal of Lambda."""
+        return 1 - self.coordinates(x) ** 2
+
+    def laplacian(self, x: Array) -> Array:
+        """-(d - 1) x, the mean curvature vector."""
+        return (1 - x.shape[-1]) * self.coordinates(x)
+
     def random(self, key: Key, shape: Shape, dtype: Any = jnp.float32) -> Array:
         """Points from the uniform law: the directions of normal vectors."""
         return normalised(jax.random.normal(key, shape, dtype))

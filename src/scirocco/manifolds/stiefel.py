@@ -47,13 +47,32 @@ class Stiefel(Manifold):
         mixed, back = exponential(t * jnp.block([[a, -s], [one, a]])), exponential(-t * a)
         both = jnp.concatenate([x, v], axis=-1) @ mixed
         new = both[..., :p] @ back
-        new = 1.5 * new - 0.5 * new @ (_turned(new) @ new)
+        new = _straightened(new)
         return new, self.project(new, both[..., p:] @ back)
 
     def project(self, x: Array, u: Array) -> Array:
         """``u`` less the part that stretches or shears the columns."""
         inner = _turned(x) @ u
         return u - x @ (inner + _turned(inner)) / 2
+
+    def coordinates(self, x: Array) -> Array:
+        """The point itself, without what rounding added to it."""
+        return _straightened(x)
+
+    def rates(self, x: Array, v: Array) -> Array:
+        """The velocity itself: the coordinates are those of the point."""
+        del x
+        return v
+
+    def steepness(self, x: Array) -> Array:
+        """1 - (|row i|^2 + X_ij^2) / 2, the diagonal of Lambda."""
+        square = self.coordinates(x) ** 2
+        return 1 - (jnp.sum(square, axis=-1, keepdims=True) + square) / 2
+
+    def laplacian(self, x: Array) -> Array:
+        """-(rows - (columns + 1)/2) X: geodesics have X'' = -X V'V, and V'V adds up to that multiple of I."""
+        rows, columns = x.shape[-2:]
+        return ((columns + 1) / 2 - rows) * self.coordinates(x)
 
     def random(self, key: Key, shape: Shape, dtype: Any = jnp.float32) -> Array:
         """Points from the uniform law: the polar factors of normal matrices."""
@@ -97,6 +116,11 @@ def _product(a: Array, b: Array) -> Array:
     if a.shape[-1] > SMALL:
         return a @ b
     return jnp.sum(a[..., :, :, None] * b[..., None, :, :], axis=-2)
+
+
+def _straightened(x: Array) -> Array:
+    """One step of Newton and Schulz towards orthonormal columns."""
+    return 1.5 * x - 0.5 * x @ (_turned(x) @ x)
 
 
 def _turned(x: Array) -> Array:

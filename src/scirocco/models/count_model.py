@@ -23,6 +23,7 @@ from scirocco.models import storage
 from scirocco.models.fit_location import FitLocation
 from scirocco.run.trace import Trace
 from scirocco.run.verdict import Verdict, judge
+from scirocco.samplers.base import automatic
 
 AUTO = "auto"
 
@@ -50,6 +51,8 @@ class SamplerChoice:
             require_choice("sampler", self.name, names)
         elif not isinstance(self.given, kinds):
             raise TypeError(f"sampler must be one of {', '.join(names)}{others}; got {self.given!r}")
+        elif automatic(getattr(self.given, "step_size", None)) is not None:
+            raise ValueError(f"sampler must have a step size: no law says which would do here; got {self.given!r}")
 
 
 def passes_allowed(max_iter: int | None, max_seconds: float | None, default: int) -> float:

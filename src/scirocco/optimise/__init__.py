@@ -1,6 +1,6 @@
 """The mode of a posterior, the curvature there, and the constants that follow from them."""
 
-from scirocco.optimise.lipschitz import lipschitz_constants
+from scirocco.optimise.lipschitz import glm_bounds, lipschitz_constants
 from scirocco.optimise.mode import find_mode
 
-__all__ = ["find_mode", "lipschitz_constants"]
+__all__ = ["find_mode", "glm_bounds", "lipschitz_constants"]

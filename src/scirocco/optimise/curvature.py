@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from scirocco.batches import Batch
+from scirocco.batches import Arrays, Batch
 from scirocco.core.program import QUICK
 from scirocco.core.seeds import Purpose, generator
 from scirocco.core.types import Array, Params
@@ -31,7 +31,9 @@ LOW_RANK = 100_000  # parameters, up to which its largest eigenvalues are looked
 RANK = 20
 FEW = 8  # parameters, for which Lanczos' method is not worth it
 WORK = 1e10  # multiplications that a Hessian may cost: beyond, it is taken on every k-th piece of the data
+READING = 10  # times as much for data on disk
 PIECES = 16  # of the data at least, or all there are
+EXACT = 5000  # parameters, up to which the diagonal of the prior's Hessian is made entry by entry
 PROBES = 32  # minibatches for the diagonal of a large model
 WEAKEST = 1e-8  # of the largest curvature of a coordinate: the least that one may have
 FLAT, RAISED = 1e-6, 1e-2  # of the top eigenvalue: what lies below the one is flat, or bent the wrong way, and raised
@@ -60,11 +62,17 @@ def curvature(target: Target, position: Params, held: Params = None, *, seed: in
 def hessian(target: Target, position: Params, held: Params = None) -> np.ndarray:
     """The Hessian of U in float64; on an even selection of the data where the whole of it would take long."""
     rows = int(WORK / ravel_pytree(position)[0].size ** 2)
-    batches = None if rows >= target.size else _selection(target, rows)
+    batches = None if affordable(target, position) else _selection(target, rows)
     total = np.asarray(_prior_hessian(target.density, position, held), np.float64) + target.likelihood_hessian(
         position, held, batches
     )
     return (total + total.T) / 2
+
+
+def affordable(target: Target, position: Params) -> bool:
+    """Whether the Hessian is taken on all data: where they must be read and decoded first, that is what takes long."""
+    work = target.size * ravel_pytree(position)[0].size ** 2
+    return work <= (WORK if isinstance(target.source, Arrays) else READING * WORK)
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=QUICK)
@@ -104,7 +112,8 @@ def _positive(diagonal: np.ndarray) -> np.ndarray:
 
 
 def large_diagonal(target: Target, position: Params, held: Params, seed: int) -> np.ndarray:
-    """Prior curvature, by random signs (exact if it is diagonal), plus the Fisher information of minibatches."""
+    """Prior curvature, of very many parameters by random signs (exact if it is diagonal), plus the Fisher information
+    of minibatches."""
     flat = ravel_pytree(position)[0]
     rows = max(1, min(target.size // 2, 100, target.pass_rows))
     weight = jnp.float32(target.size / rows)
@@ -114,11 +123,14 @@ def large_diagonal(target: Target, position: Params, held: Params, seed: int) ->
     batches = (Batch(data, weight, indices) for data in minibatches)
     slopes = np.array([np.asarray(_slope(target.density, position, held, b), np.float64) for b in batches])
     fisher = np.var(slopes, axis=0, ddof=1) * rows / target.size
-    rng = generator(seed, Purpose.CURVATURE_SIGNS)
-    signs = (2 * rng.integers(2, size=(8, flat.size)) - 1).astype(flat.dtype)
-    curved = np.mean(
-        [s * np.asarray(_prior_product(target.density, position, held, s), np.float64) for s in signs], axis=0
-    )
+    if flat.size <= EXACT:  # signs would mix parameters of different units, if the prior does
+        curved = np.asarray(_prior_diagonal(target.density, position, held), np.float64)
+    else:
+        rng = generator(seed, Purpose.CURVATURE_SIGNS)
+        signs = (2 * rng.integers(2, size=(8, flat.size)) - 1).astype(flat.dtype)
+        curved = np.mean(
+            [s * np.asarray(_prior_product(target.density, position, held, s), np.float64) for s in signs], axis=0
+        )
     return _positive(np.maximum(fisher, 0) + np.maximum(curved, 0))
 
 
@@ -173,5 +185,20 @@ def _product(density: Density, position: Params, held: Params, v: Array, batch: 
 @partial(jax.jit, static_argnums=0, compiler_options=QUICK)
 def _prior_product(density: Density, position: Params, held: Params, v: Array) -> Array:
     """The Hessian of the prior times a vector."""
+    return _prior_times(density, position, held, v)
+
+
+@partial(jax.jit, static_argnums=0, compiler_options=QUICK)
+def _prior_diagonal(density: Density, position: Params, held: Params) -> Array:
+    """The diagonal of the Hessian of the prior."""
+    flat = ravel_pytree(position)[0]
+
+    def entry(number: Array) -> Array:
+        return _prior_times(density, position, held, jnp.zeros_like(flat).at[number].set(1))[number]
+
+    return jax.lax.map(entry, jnp.arange(flat.size), batch_size=64)
+
+
+def _prior_times(density: Density, position: Params, held: Params, v: Array) -> Array:
     flat, unravel = ravel_pytree(position)
     return jax.jvp(jax.grad(lambda x: -density.log_prior(merge(unravel(x), held))), (flat,), (v,))[1]

@@ -13,6 +13,7 @@ never through a symbolic link. A file is checked against what a checkpoint holds
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
@@ -94,6 +95,17 @@ def read(folder: Path, facts: Mapping[str, Any] | None = None) -> tuple[Arrays, 
             "and start the run again"
         )
     raise FileNotFoundError(f"{folder} holds no checkpoint")
+
+
+def remove(folder: Path) -> None:
+    """Delete a checkpoint, and its folder if nothing else is in it."""
+    for name in (NAME, PREVIOUS):
+        _remove(folder / name)
+    if (folder / PIECES).is_dir():
+        _sweep(folder)
+    with contextlib.suppress(OSError):  # what is not ours stays
+        (folder / PIECES).rmdir()
+        folder.rmdir()
 
 
 def part(arrays: Arrays, kind: str) -> Arrays:

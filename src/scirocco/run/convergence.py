@@ -48,6 +48,17 @@ def standard_error(values: np.ndarray) -> np.ndarray:
     return error
 
 
+def relative_errors(values: np.ndarray) -> tuple[float, float]:
+    """Monte Carlo errors of the mean and of the sd of one coordinate, (chain, draw), both in units of its sd.
+
+    The sd is the root of a mean of squares, whose own spread grows with the fourth moment: heavy tails, and categories
+    that are nearly always empty, need many times the draws of a normal law.
+    """
+    squares = (values - values.mean()) ** 2
+    of_squares = np.sqrt(_ESS["sd"](values))
+    return float(1 / np.sqrt(_ESS["mean"](values))), float(squares.std() / (2 * squares.mean() * of_squares))
+
+
 def _each(draws: Any, compute: Callable[[np.ndarray], float]) -> Any:
     """A statistic of (chain, draw) arrays for the coordinates of an array, or of every variable of a dataset."""
     dataset = getattr(draws, "posterior", draws)

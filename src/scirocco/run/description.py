@@ -89,14 +89,15 @@ class StepSettings(Settings):
 
     num_samples: int
     burn_in: int
-    thin: int
+    thin: int | None  # None: to be found, by tuning
     group_size: int
     batch_size: int | float | None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name, least in (("num_samples", 1), ("burn_in", 0), ("thin", 1), ("group_size", 1)):
-            self._count(name, least)
+            if getattr(self, name) is not None or name != "thin":
+                self._count(name, least)
         if isinstance(self.batch_size, np.generic):
             object.__setattr__(self, "batch_size", self.batch_size.item())
 

@@ -3,6 +3,7 @@
 run.json        what the run is: settings, parts, data; written before any work is done
 lock            held by the process that works on the run, and by no dead one
 chains-<first>  the checkpoints of each group of chains (``run.checkpoint``)
+tuning-<k>      the rounds of a search for a step size, until the chains have begun; of shard k
 report          what the engine says of the run at its end
 draws.zarr, ragged.zarr
 """
@@ -17,7 +18,7 @@ from scirocco.run import checkpoint
 from scirocco.run.description import Description, Settings, StepSettings
 
 NAME, LOCK, REPORT = "run.json", "lock", "report"
-FILES = r"run\.json|lock|report|chains-\d+|draws\.zarr|ragged\.zarr"  # what a run or a saved trace consists of
+FILES = r"run\.json|lock|report|chains-\d+|tuning-\d+|draws\.zarr|ragged\.zarr"  # of a run or a saved trace
 HALF_WRITTEN = f".{NAME}.*.tmp"  # by a process that was killed
 
 
@@ -72,6 +73,11 @@ def read_description(path: Path) -> Description:
 def group_folder(path: Path, first: int) -> Path:
     """Where the group of chains that begins with chain ``first`` has its checkpoints."""
     return path / f"chains-{first}"
+
+
+def tuning_folder(path: Path, number: int) -> Path:
+    """Where the search for the step size of a posterior, of a shard or of all data, keeps what it has found."""
+    return path / f"tuning-{number}"
 
 
 def group_folders(path: Path) -> dict[int, Path]:

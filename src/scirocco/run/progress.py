@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
@@ -74,15 +74,15 @@ def _counted(number: float) -> str:
 
 
 @contextmanager
-def waiting(text: str, show: bool | None) -> Iterator[None]:
-    """Say what is going on where no one knows how long it will take."""
+def waiting(text: str, show: bool | None) -> Iterator[Callable[[str], None]]:
+    """Say what is going on where no one knows how long it will take; what is handed out adds where it is."""
     if show is False or (show is None and not _interactive()):
-        yield
+        yield lambda more: None
         return
     from rich.console import Console
 
-    with Console(stderr=True).status(text):
-        yield
+    with Console(stderr=True).status(text) as status:
+        yield lambda more: status.update(f"{text}: {more}")
 
 
 def _interactive() -> bool:

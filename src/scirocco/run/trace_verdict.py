@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 import numpy as np
 
 from scirocco.run import convergence
 from scirocco.run.describe import is_opaque, rebuild
-from scirocco.run.description import CodeSettings, StepSettings
+from scirocco.run.description import CodeSettings, Description, StepSettings
 from scirocco.run.trace import FEW, LEAST_DRAWS, MAX_ROWS, Trace, label_of, thinned
 from scirocco.run.verdict import LONGER, MEANS, NOT, Advice, Finding, Findings, Verdict, judge, monte_carlo
 
-CONTROLLED = "sc.SCIRCV(step_size=0.1)"
 ENOUGH = 1000  # draws to ask for where there are next to none
+SEVERAL = 4  # chains, where one has none to be compared with
+AT_HAND = ("SCIR", "SCIRCV", "SGRLD", "Auto", "str", "float", "int")  # samplers and step sizes that can be written
 REACH = 4.0  # sds of the draws from their mean: farther away they have not been
 MOST_LONGER = 100.0  # times as long as it was: more is never asked for
+MOST_ASKED = 0.05  # of an error of sds: a verdict accepts no more
 OF_MODELS = {"num_samples": "n_draws", "chains": "n_chains", "report": "measure_bias"}
 """Settings that models call by another name."""
 
@@ -21,7 +26,7 @@ OF_MODELS = {"num_samples": "n_draws", "chains": "n_chains", "report": "measure_
 def verdict_of(trace: Trace) -> Verdict:
     """Whether to use a trace, why, and what to do next."""
     kind, reasons, advice = judge([*_ended(trace), *_elsewhere(trace), *_converged(trace), *_biased(trace)])
-    return Verdict(kind, reasons, "" if advice is None else _action(trace, advice))
+    return Verdict(kind, reasons, "" if advice is None else action_of(trace, advice))
 
 
 def _biased(trace: Trace) -> list[Finding]:
@@ -70,8 +75,7 @@ def _converged(trace: Trace) -> list[Finding]:
         names = [label_of(selected, str(name), index) for index in np.ndindex(variable.shape[2:])]
         for k in np.flatnonzero(np.ptp(values, axis=(0, 1)) > 0):  # what never changes has no error
             column = values[:, :, [k]]
-            found = convergence.rhat(column), convergence.ess(column, "mean"), convergence.ess(column, "sd")
-            rows.append([float(part[0]) for part in found])
+            rows.append([float(convergence.rhat(column)[0]), *convergence.relative_errors(column[..., 0])])
             labels.append(names[k])
     if not rows:
         return [Finding(NOT, "no parameter has moved", Advice(less_bias=True))]
@@ -82,22 +86,23 @@ def _converged(trace: Trace) -> list[Finding]:
     return findings
 
 
-def _action(trace: Trace, advice: Advice) -> str:
+def action_of(trace: Trace, advice: Advice) -> str:
     """What to run next, as code, where target, sampler, start, model and data have their usual names."""
     known, settings = trace.description, dict(advice.settings)
     steps = known.settings if known is not None and isinstance(known.settings, StepSettings) else None
     longer = advice.factor > 1
-    codes = isinstance(steps, CodeSettings)
-    if advice.less_bias and codes:
-        longer, settings["sampler"] = False, CONTROLLED
-    elif advice.less_bias and (trace.tuning is None or not longer):
+    if advice.less_bias and (trace.tuning is None or not longer):
         longer = False
         limit = getattr(trace.tuning, "limit", None)
-        step = '"auto"' if limit is None else f"sc.Auto(sd_error={limit / 2:g})"
-        settings["sampler"] = f"sc.UnderdampedLangevin(step_size={step})"
+        step = '"auto"' if limit is None else f"sc.Auto(sd_error={min(limit / 2, MOST_ASKED):g})"
+        kind = "SCIRCV" if isinstance(steps, CodeSettings) else "UnderdampedLangevin"
+        settings["sampler"] = f"sc.{kind}(step_size={step})"
+    if known is not None and isinstance(steps, CodeSettings):
+        return _action_on_codes(trace, known, steps, settings, advice.factor if longer else 1.0)
     if longer and steps is not None:
-        thin = int(np.ceil(steps.thin * min(advice.factor, MOST_LONGER)))
-        settings |= {"thin": str(thin), "burn_in": str(max(steps.burn_in, steps.burn_in * thin // (2 * steps.thin)))}
+        now = steps.thin or 1
+        thin = int(np.ceil(now * min(advice.factor, MOST_LONGER)))
+        settings |= {"thin": str(thin), "burn_in": str(max(steps.burn_in, steps.burn_in * thin // (2 * now)))}
     if known is not None and known.of_model:
         given = ", ".join(f"{OF_MODELS.get(name, name)}={code}" for name, code in settings.items())
         return f"model.set_params({given}).fit(X)" if given else ""
@@ -106,6 +111,49 @@ def _action(trace: Trace, advice: Advice) -> str:
     sampler = settings.pop("sampler", "sampler")
     kept = {"num_samples": str(steps.num_samples), "chains": str(steps.chains), "seed": str(steps.seed)}
     given = ", ".join(f"{name}={code}" for name, code in (kept | settings).items())
-    if codes:
-        return f"sc.sample_dirichlet(codes, prior, {sampler}, {given})"
     return f"sc.sample(target, {sampler}, initial, {given})"
+
+
+def _action_on_codes(
+    trace: Trace, known: Description, steps: CodeSettings, settings: dict[str, str], factor: float
+) -> str:  # fmt: skip
+    """What to run next on category codes."""
+    sampler = settings.pop("sampler", None) or _code(known.parts.sampler)
+    kept: dict[str, Any] = {
+        "categories": rebuild(known.parts.prior).size, "num_samples": max(steps.num_samples, ENOUGH),
+        "chains": steps.chains if steps.chains > 1 else SEVERAL, "seed": steps.seed,
+    }  # fmt: skip
+    if factor > 1:
+        moves = "step_size" in known.parts.sampler.get("fields", {"step_size"})
+        kept |= _longer_on_codes(trace.tuning, steps, min(factor, MOST_LONGER), moves=moves)
+    given = ", ".join(f"{name}={code}" for name, code in (kept | settings).items())
+    return f"sc.sample_dirichlet(codes, prior, {sampler}, {given})"
+
+
+def _longer_on_codes(tuning: Any, steps: CodeSettings, factor: float, *, moves: bool) -> dict[str, Any]:
+    """Settings of a longer run. Draws that forget each other gain by their number, others by their distance."""
+    now: dict[str, Any] = {"batch_size": steps.batch_size, "thin": steps.thin or 1, "burn_in": steps.burn_in}
+    more = {"num_samples": max(ENOUGH, int(np.ceil(steps.num_samples * factor)))}
+    if tuning is not None:  # it knows how fast they do
+        wanted = tuning.longer()
+        known = now | {name: max(wanted[name], now[name]) for name in ("thin", "burn_in")}
+        known["batch_size"] = wanted.get("batch_size", steps.batch_size)
+        return known | more if known == now and steps.num_samples >= ENOUGH else known
+    if not moves:
+        return now | more
+    thin = int(np.ceil(now["thin"] * factor))
+    return now | {"thin": thin, "burn_in": max(steps.burn_in, steps.burn_in * thin // (2 * now["thin"]))}
+
+
+def _code(described: Any) -> str:
+    """A sampler as a user would write it; ``sampler`` for one that only the caller can write."""
+    known = None if is_opaque(described) else rebuild(described)
+    parts = (known, getattr(known, "step_size", None))
+    if type(known).__name__ == "Exact":
+        return '"exact"'
+    if not all(type(part).__name__ in AT_HAND for part in parts) or not dataclasses.is_dataclass(known):
+        return "sampler"
+    fields = [(f, getattr(known, f.name)) for f in dataclasses.fields(known)]
+    step = f"step_size={'sc.' if dataclasses.is_dataclass(parts[1]) else ''}{parts[1]!r}"
+    others = [f"{f.name}={value!r}" for f, value in fields if f.name != "step_size" and value is not f.default]
+    return f"sc.{type(known).__name__}({', '.join([step, *others])})"

@@ -81,10 +81,15 @@ def chance(size: int) -> float:
     return float(np.sqrt(2 * np.log(max(2, 2 * size))))
 
 
+def draws_for(size: int, share: float) -> float:
+    """Effective draws at which the errors of means and sds of so many parameters are this share of what is allowed."""
+    return float((chance(size) / share) ** 2 * max(1 / MEAN_LIMIT**2, 1 / (2 * SD_LIMIT**2)))
+
+
 def monte_carlo(table: Any, labels: Sequence[str]) -> list[Finding]:
-    """Findings of (R-hat, ESS of the mean, ESS of the sd), an array (coordinate, 3) with the names of its rows."""
-    r_hat, of_mean, of_sd = np.asarray(table, np.float64).T
-    known = np.isfinite(r_hat) & np.isfinite(of_mean) & np.isfinite(of_sd)
+    """Findings of R-hat and the errors of mean and sd in sds, an array (coordinate, 3) with the names of its rows."""
+    r_hat, mean_error, sd_error = np.asarray(table, np.float64).T
+    known = np.isfinite(r_hat) & np.isfinite(mean_error) & np.isfinite(sd_error)
     if not known.any():
         return [Finding(NOT, "R-hat and ESS are not known: draws are constant, or not finite")]
     found = []
@@ -98,7 +103,6 @@ def monte_carlo(table: Any, labels: Sequence[str]) -> list[Finding]:
     elif r_hat[worst] > RHAT_LIMIT:
         found.append(Finding(LONGER, f"the chains do not agree yet: R-hat {r_hat[worst]:.2f} ({labels[worst]})"))
     factor = chance(int(known.sum()))
-    mean_error, sd_error = 1 / np.sqrt(of_mean), 1 / np.sqrt(2 * of_sd)
     k, j = (int(np.nanargmax(np.where(known, e, -np.inf))) for e in (mean_error, sd_error))
     need = max((factor * sd_error[j] / SD_LIMIT) ** 2, (factor * mean_error[k] / MEAN_LIMIT) ** 2)
     words = (

@@ -1,6 +1,7 @@
 """Gradient samplers, one algorithm a file."""
 
 from scirocco.integrators.matrix import Matrix
+from scirocco.samplers.barker import Barker
 from scirocco.samplers.base import Auto, Info, Sampler
 from scirocco.samplers.geodesic_sgnht import GeodesicSGNHT
 from scirocco.samplers.gmc import GMC
@@ -13,7 +14,9 @@ from scirocco.samplers.sggmc import SGGMC
 from scirocco.samplers.sghmc import SGHMC
 from scirocco.samplers.sgld import SGLD
 from scirocco.samplers.sgnht import SGNHT
+from scirocco.samplers.smsubu import SMSUBU
 from scirocco.samplers.underdamped import UnderdampedLangevin
+from scirocco.samplers.zigzag import ZigZag
 
 __all__ = [
     "GMC",
@@ -23,7 +26,9 @@ __all__ = [
     "SGHMC",
     "SGLD",
     "SGNHT",
+    "SMSUBU",
     "Auto",
+    "Barker",
     "GeodesicSGNHT",
     "GradientNoise",
     "Info",
@@ -33,4 +38,5 @@ __all__ = [
     "Sampler",
     "Scale",
     "UnderdampedLangevin",
+    "ZigZag",
 ]

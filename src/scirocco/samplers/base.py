@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from scirocco.batches import Batching, RandomBlocks, Shuffled
 from scirocco.core.parts import part
 from scirocco.core.program import program_part
 from scirocco.core.types import Array, Gradient, GradientWithValues, Key, Params, Setting
@@ -127,6 +128,9 @@ class Sampler(ABC, Generic[State]):
     independent_draws: ClassVar[bool] = False
     """Whether the method relies on minibatches that are independent of each other."""
 
+    geodesic: ClassVar[bool] = False
+    """Whether it moves on manifolds, with these settings."""
+
     scalable: ClassVar[bool] = False
     """Whether the method keeps its law under a constant linear change of variables: it may then be preconditioned."""
 
@@ -135,6 +139,10 @@ class Sampler(ABC, Generic[State]):
 
     full_data: ClassVar[bool] = False
     """Whether each step needs all data, as a Metropolis-Hastings test does, and values: a ``GradientWithValues``."""
+
+    exact_minibatches: ClassVar[bool] = False
+    """Whether the law is exact from minibatches, given that they are independent and that control variates of first
+    order are centred where the chain starts: a ``GradientWithCentre``."""
 
     warm_up: int = 0
     """Steps in which the method still adapts, part of the burn-in."""
@@ -159,10 +167,32 @@ class Sampler(ABC, Generic[State]):
         del key
         return state
 
+    def default_batching(self) -> Batching:
+        """How minibatches are drawn if the run does not say: shuffled, or in independent blocks."""
+        return RandomBlocks() if self.independent_draws else Shuffled()
+
+    def unfinished(self, state: State) -> Array:
+        """Whether the step of the chain needs more gradient steps, where their number depends on the state.
+
+        Only asked of samplers that override it, in place of ``inner_steps``; ``state.step`` must then count gradient
+        steps, because their random keys come from it.
+        """
+        raise NotImplementedError(f"a step of {type(self).__name__} has a fixed number of gradient steps")
+
+    @property
+    def open_ended(self) -> bool:
+        """Whether ``unfinished`` says when a step of the chain is over."""
+        return type(self).unfinished is not Sampler.unfinished
+
     def stats(self, state: State) -> dict[str, Array]:
         """Numbers that are stored with each draw, by name: kinetic energy, thermostat, ..."""
         del state
         return {}
+
+    def fault(self, state: State) -> str:
+        """What a state, averaged over chains and times, says against the law that is promised; empty for nothing."""
+        del state
+        return ""
 
     def on(self, geometry: Geometry) -> Dynamics[State]:
         """The sampler as it moves on a geometry; this one knows flat space only."""
@@ -188,8 +218,8 @@ class Sampler(ABC, Generic[State]):
         """The law of the method on a Gaussian target, coordinate by coordinate.
 
         ``precision`` is the curvature of U, ``noise`` the variance of the gradient estimate, ``epoch`` the number of
-        minibatches in an epoch without replacement (infinite for independent draws). The answer is the stationary
-        variance of the position with this step size, discretisation and minibatch noise included.
+        minibatches in an epoch without replacement (``Swept`` in sweeps, infinite for independent draws). The answer is
+        the stationary variance of the position with this step size, discretisation and minibatch noise included.
         """
         raise NotImplementedError(f"{type(self).__name__} does not know its law")
 
@@ -226,6 +256,8 @@ class Sampler(ABC, Generic[State]):
 
 class GeodesicSampler(Sampler[State]):
     """A sampler that moves on manifolds: its methods take a ``Geometry`` as well, flat space by default."""
+
+    geodesic: ClassVar[bool] = True
 
     @abstractmethod
     def init(self, key: Key, position: Params, geometry: Geometry = FLAT) -> State:

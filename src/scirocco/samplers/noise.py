@@ -51,6 +51,11 @@ class GradientNoise:
         return isinstance(self.variance, str)
 
     @property
+    def full(self) -> bool:
+        """Whether a matrix is measured."""
+        return self.measured and self.variance == "full"
+
+    @property
     def constant(self) -> bool:
         """Whether V is the same everywhere."""
         return not self.measured and not callable(self.variance)
@@ -59,21 +64,26 @@ class GradientNoise:
         """V at a position, in the directions of the momenta."""
         if callable(self.variance):
             return self.variance(position)
-        return measured(position, gradient, geometry, full=self.variance == "full")
+        return measured(position, gradient, geometry, full=self.full)
 
 
 def measured(position: Params, gradient: Gradient, geometry: Geometry, *, full: bool) -> Params:
     """The variances of the tangent gradient, or for each point of a manifold their matrix."""
-    if not isinstance(gradient, GradientWithRows):
-        raise TypeError("noise is measured on the rows of a minibatch: this gradient is a function without any")
 
     def tangent(row: Params) -> Params:  # the slope is affine in the gradient
         return jax.jvp(lambda g: geometry.slope(position, g), (zeros_like(position),), (row,))[1]
 
-    rows = jax.vmap(tangent)(gradient.deviations(position))
+    rows = jax.vmap(tangent)(row_deviations(gradient, position))
     if full:
         return geometry.each(lambda m, _, rows: outer_products(m, rows), position, rows)
     return geometry.each(_variances, position, rows)
+
+
+def row_deviations(gradient: Gradient, position: Params) -> Params:
+    """Vectors, one a row of the minibatch, whose outer products sum to the covariance of a gradient that has rows."""
+    if not isinstance(gradient, GradientWithRows):
+        raise TypeError("noise is measured on the rows of a minibatch: this gradient is a function without any")
+    return gradient.deviations(position)
 
 
 def _variances(m: Manifold, x: Array, rows: Array) -> Array:

@@ -21,6 +21,7 @@ from scirocco.core.parts import part
 from scirocco.core.program import program_part
 from scirocco.core.types import Array, Gradient, Key, Number, Params
 from scirocco.samplers.base import Info, potential_difference
+from scirocco.samplers.noise import row_deviations
 from scirocco.samplers.wrapper import Wrapper
 
 
@@ -35,6 +36,8 @@ class Scale:
     >>> scale = Scale(np.array([1.0, 2.0]), matrix=np.array([[1.0, 0.5], [0.5, 1.0]]))
     >>> print(scale.forward(np.array([1.0, 0.0])), scale.transposed(np.array([1.0, 0.0])), scale.variance)
     [1. 1.] [1.  0.5] [1.25 5.  ]
+    >>> print(scale.backward(scale.forward(np.array([1.0, 3.0]))))
+    [1. 3.]
     """
 
     diagonal: np.ndarray = field(metadata={"keep": True})
@@ -49,6 +52,21 @@ class Scale:
     def transposed(self, gradient: Number) -> Any:
         """L' g: a gradient of the parameters as that of phi."""
         return self._mixed(self.diagonal.astype(gradient.dtype) * gradient)  # type: ignore[union-attr]
+
+    def backward(self, theta: np.ndarray) -> np.ndarray:
+        """L^-1 theta, of vectors along the last axis, on the host."""
+        return self._unmixed(theta / self.diagonal)
+
+    def backward_transposed(self, covector: np.ndarray) -> np.ndarray:
+        """L'^-1 of vectors along the last axis, on the host: a function of phi as that of the parameters."""
+        return self._unmixed(covector) / self.diagonal
+
+    def _unmixed(self, x: np.ndarray) -> np.ndarray:
+        if self.matrix is not None:
+            return np.linalg.solve(self.matrix, x.reshape(-1, x.shape[-1]).T).T.reshape(x.shape)
+        if self.vectors is None or self.stretches is None:
+            return x
+        return x + (x @ self.vectors * (1 / self.stretches - 1)) @ self.vectors.T
 
     def _mixed(self, x: Any) -> Any:
         if self.matrix is not None:
@@ -189,6 +207,11 @@ class _Whitened:
     def difference(self, start: Array, end: Array) -> Array:
         """U(end) - U(start) of two places phi."""
         return potential_difference(self._gradient, self.moved(start), self.moved(end))
+
+    def deviations(self, phi: Array) -> Array:
+        """What each row of the minibatch adds to the noise of the gradient in phi."""
+        rows = row_deviations(self._gradient, self.moved(phi))
+        return jax.vmap(lambda row: self._scale.transposed(ravel_pytree(row)[0]))(rows)
 
 
 def _flat(tree: Params) -> np.ndarray:

@@ -65,7 +65,7 @@ class Rescaled(Wrapper[State], GeodesicSampler[State]):
 
     def check(self, position: Params, geometry: Geometry = FLAT) -> None:
         """Reject a scale that does not fit the parameters, and what the inner sampler rejects."""
-        if not isinstance(self.sampler, GeodesicSampler):
+        if not getattr(self.sampler, "geodesic", False):
             raise ValueError(f"Rescaled is for samplers that move on manifolds; got {type(self.sampler).__name__}")
         got, want = (str(jax.tree.structure(tree)) for tree in (self.scale, position))
         if got != want:

@@ -23,7 +23,7 @@ import numpy as np
 from scirocco.core.checks import require_choice, require_count, require_flag
 from scirocco.core.trees import normal_like
 from scirocco.core.types import Array, Gradient, Key, Params, Setting
-from scirocco.integrators.langevin import INTEGRATORS
+from scirocco.integrators.langevin import INTEGRATORS, STRAIGHT, noise_like
 from scirocco.integrators.law import stationary_variance
 from scirocco.integrators.matrix import Matrix, difference
 from scirocco.manifolds import FLAT, Geometry, Manifold
@@ -85,8 +85,20 @@ class SGHMC(GeodesicSampler[LangevinState]):
         """Reject a noise estimate above the friction, and settings that differ within a point of a manifold."""
         check_constant("step_size", spread(self.step_size, 0, position), position, geometry)
         check_constant("friction", spread(self.friction, 0, position), position, geometry)
+        noise = self.noise_estimate
+        matrices = has_matrix((self.friction, noise)) or (isinstance(noise, GradientNoise) and noise.full)
+        if self.integrator in STRAIGHT and (matrices or not geometry.flat):
+            raise ValueError(
+                f"integrator {self.integrator!r} is for flat space, and for frictions and noise that are numbers: it "
+                f"solves drift and friction together. Use {', '.join(n for n in INTEGRATORS if n not in STRAIGHT)}"
+            )
         heat = warmth(self.friction, at(self.temperature, 0), jnp.int32(0), position)
         require_excess(heat, self.noise_estimate, spread(self.step_size, 0, position), position, geometry, "friction")
+
+    @property
+    def geodesic(self) -> bool:  # type: ignore[override]
+        """Whether the integrator drifts along geodesics."""
+        return self.integrator not in STRAIGHT
 
     @property
     def independent_draws(self) -> bool:  # type: ignore[override]
@@ -119,8 +131,9 @@ class SGHMC(GeodesicSampler[LangevinState]):
         """One step of the integrator: position and momentum after a time h."""
         time = self._time(state)
         h = spread(self.step_size, time, state.position)
-        position, momentum, g = INTEGRATORS[self.integrator](
-            state.position, state.momentum, gradient, normal_like(key, state.position), h,
+        integrator = INTEGRATORS[self.integrator]
+        position, momentum, g = integrator(
+            state.position, state.momentum, gradient, normal_like(key, noise_like(integrator, state.position)), h,
             spread(self.friction, time, state.position), self._diffusion(time, state.position, geometry, gradient),
             geometry.warm(at(self.temperature, time)),
         )  # fmt: skip

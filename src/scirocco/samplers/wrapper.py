@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from scirocco.batches import Batching
 from scirocco.samplers.base import Sampler, State
 
 
@@ -39,6 +40,10 @@ class Wrapper(Sampler[State]):
     def independent_draws(self) -> bool:  # type: ignore[override]
         """Whether the inner sampler relies on independent minibatches."""
         return self.sampler.independent_draws
+
+    def default_batching(self) -> Batching:
+        """How the inner sampler would have its minibatches."""
+        return self.sampler.default_batching()
 
     @property
     def full_data(self) -> bool:  # type: ignore[override]

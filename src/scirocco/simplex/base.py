@@ -17,6 +17,7 @@ import numpy as np
 
 from scirocco.core.checks import positive_array, real_array
 from scirocco.core.parts import part
+from scirocco.samplers.base import automatic
 
 if TYPE_CHECKING:
     from scirocco.simplex.weights import Weights
@@ -118,6 +119,8 @@ class SimplexSampler(ABC):
 
 def step_size_at(step_size: Any, step: int) -> float:
     """The step size of a step: schedules are called."""
+    if automatic(step_size) is not None:
+        raise ValueError("step_size is still to be found, which sample_dirichlet does before it runs: give a number")
     if not callable(step_size):
         return float(step_size)
     h = float(step_size(step))
@@ -128,8 +131,15 @@ def step_size_at(step_size: Any, step: int) -> float:
     return h
 
 
-def require_step_size(step_size: Any) -> None:
-    """Reject step sizes that are not positive and finite; schedules are looked at over their first steps."""
+def require_step_size(step_size: Any, *, law_known: bool = False) -> None:
+    """Reject step sizes that are not positive and finite; schedules are looked at over their first steps.
+
+    Only samplers whose law on the simplex is known may leave it open.
+    """
+    if automatic(step_size) is not None:
+        if law_known:
+            return
+        raise ValueError(f"step_size must be a number or a schedule: no law says which would do; got {step_size!r}")
     for value in [step_size(t) for t in (0, 1, 1000)] if callable(step_size) else [step_size]:
         if positive_array("step_size", value).ndim:
             raise ValueError(f"step_size must be one number or a schedule; got {value!r}")

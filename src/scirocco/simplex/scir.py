@@ -30,6 +30,8 @@ from scirocco.simplex.weights import Weights
 class SCIR(SimplexSampler):
     """Stochastic Cox-Ingersoll-Ross process; ``step_size`` is h, a number or a schedule.
 
+    ``sample_dirichlet`` also takes "auto", or ``Auto(sd_error=0.02)``: the law says which h keeps the sds honest.
+
     >>> weights = Weights(prior=0.1, categories=4)
     >>> sampler = SCIR(step_size=0.5)
     >>> sampler.step(weights, Counts([[6.0, 3.0, 1.0, 0.0]]))
@@ -40,7 +42,7 @@ class SCIR(SimplexSampler):
     step_size: Any
 
     def __post_init__(self) -> None:
-        require_step_size(self.step_size)
+        require_step_size(self.step_size, law_known=True)
 
     def step(self, weights: Weights, counts: Counts, state: State | None = None) -> None:
         """One exact transition; categories that ``counts`` does not name wait."""

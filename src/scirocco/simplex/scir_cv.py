@@ -30,13 +30,8 @@ from scirocco.core.checks import positive_array, require_choice, require_count, 
 from scirocco.core.compiled import jit
 from scirocco.simplex.base import Centre, Counts, SimplexSampler, State, require_step_size, step_size_at
 from scirocco.simplex.weights import Weights, normalised
-from scirocco.theory import (
-    EstimateLaw,
-    approximate_bias,
-    asymptotic_bias,
-    prefers_control_variate,
-    stationary_moments,
-)
+from scirocco.theory import EstimateLaw, approximate_bias, asymptotic_bias, prefers_control_variate
+from scirocco.theory.omega import counted_law
 
 SMALL = 1e-9  # |h b_hat| below which its limit 0 is taken: to the last bit the same
 SEEN = 2.0  # examples of a category that a minibatch must see on average
@@ -79,7 +74,7 @@ def _distinct_laws(prior: np.ndarray, count: np.ndarray, size: np.ndarray) -> tu
 
 def _law(prior: float, count: float, size: float, fraction: float) -> EstimateLaw:
     whole = max(1, int(size))
-    return EstimateLaw.hypergeometric(whole, min(int(count), whole), max(1, round(fraction * whole)), float(prior))
+    return counted_law(float(prior), float(count), whole, max(1, round(fraction * whole)))
 
 
 def _alternative_pays(prior: np.ndarray, count: np.ndarray, h: float, fraction: float) -> tuple[np.ndarray, np.ndarray]:
@@ -99,7 +94,7 @@ def _alternative_pays(prior: np.ndarray, count: np.ndarray, h: float, fraction: 
 
 @dataclass(frozen=True)
 class SCIRCV(SimplexSampler):
-    """SCIR with control variates; ``step_size`` is h, a number or a schedule.
+    """SCIR with control variates; ``step_size`` is h, a number or a schedule, or "auto" as for ``SCIR``.
 
     ``form`` is "alternative" or "main". ``centre`` is the Dirichlet parameter a at which control variates are exact:
     None lets the engine count the whole data set once; an array is taken as it is; with ``recentre_every=l`` it is
@@ -127,7 +122,7 @@ class SCIRCV(SimplexSampler):
     remove_bias: bool = False
 
     def __post_init__(self) -> None:
-        require_step_size(self.step_size)
+        require_step_size(self.step_size, law_known=True)
         require_choice("form", self.form, ("alternative", "main"))
         require_choice("choose", self.choose, ("rule", "always"))
         require_choice("centre_from", self.centre_from, ("batch", "seen"))
@@ -146,6 +141,11 @@ class SCIRCV(SimplexSampler):
             or self.centre_batch <= 0
         ):
             raise ValueError(f"centre_batch must be a count or a fraction of the data; got {self.centre_batch!r}")
+
+    @property
+    def counts_all(self) -> bool:
+        """Whether the centre is known by counting all data once."""
+        return self.centre is None and self.recentre_every is None
 
     def centre_at(self, weights: Weights, counts: Any, fraction: float) -> Centre:
         """The centre prior + ``counts`` (rows x categories), for minibatches of this ``fraction`` of the data.
@@ -185,6 +185,7 @@ class SCIRCV(SimplexSampler):
 
     def _pays(self, prior: np.ndarray, count: np.ndarray, h: float, fraction: float) -> np.ndarray:
         """Whether a control variate helps, by the exact law of each component, or by a rule if they are many."""
+        form: Any = self.form
         prior = np.broadcast_to(prior, count.shape)
         size = np.broadcast_to(np.round(count.sum(axis=0)), count.shape)
         seen = fraction * count
@@ -194,18 +195,9 @@ class SCIRCV(SimplexSampler):
             doubtful, pays = _alternative_pays(prior, count, h, fraction)
         laws, which = _distinct_laws(prior[doubtful], count[doubtful], size[doubtful])
         if laws.shape[1] <= (ENUMERATED if self.recentre_every is None else ENUMERATED // 10):
-            found = [self._prefers(_law(p, c, n, fraction), h) for p, c, n in laws.T]
+            found = [prefers_control_variate(_law(p, c, n, fraction), h, form) for p, c, n in laws.T]
             pays[doubtful] = np.array(found, bool)[which]
         return pays
-
-    def _prefers(self, law: EstimateLaw, h: float) -> bool:
-        if self.form == "alternative":
-            return prefers_control_variate(law, h)
-        try:
-            mean, variance = (float(m) for m in stationary_moments(law, h, "main"))
-        except ValueError:  # a_hat <= 1 is too likely
-            return False
-        return bool((mean - law.mean) ** 2 + abs(variance - law.mean) < np.tanh(h / 2) * law.variance)
 
     def step(self, weights: Weights, counts: Counts, state: State | None = None) -> None:
         """One exact transition; components without a control variate that ``counts`` does not name wait."""

@@ -2,6 +2,7 @@
 
 from scirocco.theory.estimates import EstimateLaw
 from scirocco.theory.generating import mgf, mgf_given_path
+from scirocco.theory.omega import OmegaLaw, omega_law
 from scirocco.theory.scir import (
     Moments,
     approximate_bias,
@@ -19,6 +20,7 @@ from scirocco.theory.sgld_cv import cost_bound, optimisation_steps, sufficient_s
 __all__ = [
     "EstimateLaw",
     "Moments",
+    "OmegaLaw",
     "approximate_bias",
     "asymptotic_bias",
     "conditional_variance",
@@ -27,6 +29,7 @@ __all__ = [
     "mgf",
     "mgf_given_path",
     "moments",
+    "omega_law",
     "optimisation_steps",
     "prefers_control_variate",
     "scir_step_size",

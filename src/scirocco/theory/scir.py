@@ -186,10 +186,12 @@ def largest_step_size(law: EstimateLaw, inflation: float, form: Form = "scir", c
     return float("inf")
 
 
-def prefers_control_variate(law: EstimateLaw, step_size: float, centre: float | None = None) -> bool:
-    """Whether a component is better off with "alternative" than with "scir", by their exact stationary moments.
+def prefers_control_variate(
+    law: EstimateLaw, step_size: float, form: Form = "alternative", centre: float | None = None
+) -> bool:
+    """Whether a component is better off with a control variate than with "scir", by their exact stationary moments.
 
-    It is if a > 1, the variance exists, and bias^2 + |Var - a| is below the Var[a_hat] (1 - r)/(1 + r) of "scir".
+    It is if a > 1, the form exists, and bias^2 + |Var - a| is below the Var[a_hat] (1 - r)/(1 + r) of "scir".
     To be asked once for each component, before a minibatch is seen: to choose by minibatch biases the mean.
 
     >>> counts, step = (0, 5, 20, 100, 800), 0.5
@@ -199,7 +201,10 @@ def prefers_control_variate(law: EstimateLaw, step_size: float, centre: float | 
     require_law(law, centre)
     if (law.mean if centre is None else centre) <= 1:
         return False
-    bias, variance = _stationary(law, step_size, "alternative", centre)
+    try:
+        bias, variance = _stationary(law, step_size, form, centre)
+    except ValueError:  # "main", where a_hat <= 1 is too likely
+        return False
     return bool(bias**2 + abs(variance - law.mean) < np.tanh(step_size / 2) * law.variance)
 
 

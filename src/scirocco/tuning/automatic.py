@@ -27,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from scirocco.batches import Strata
+from scirocco.batches import Strata, Sweeps
 from scirocco.core.keys import Use, as_key, fold
 from scirocco.core.program import QUICK
 from scirocco.core.seeds import Purpose, generator, key_words
@@ -45,8 +45,9 @@ from scirocco.samplers.rescaled import Rescaled
 from scirocco.target import Density, Target, merge
 from scirocco.tuning import manifold
 from scirocco.tuning.elsewhere import other_modes
+from scirocco.tuning.mixing import steps_per_draw, steps_per_normal_draw
 from scirocco.tuning.report import FAR, Trial, Tuning, WarmUpRound
-from scirocco.tuning.rounds import CHAINS
+from scirocco.tuning.rounds import CHAINS, Round, Rounds
 from scirocco.tuning.rounds import DRAWS as DRAWS_OF_ROUND
 from scirocco.tuning.strata import stratify
 from scirocco.tuning.trial import try_steps
@@ -96,12 +97,12 @@ Make = Callable[..., Kernel]
 
 def tune_kernel(
     make: Make, rows: int, initial: Params, *, free: bool, free_batch: bool, look_elsewhere: bool,
-    starts: Callable[[Key], Params] | None,
+    starts: Callable[[Key], Params] | None, making: Rounds,
 ) -> Tuned:  # fmt: skip
     """Find the step size of a kernel whose sampler leaves it open.
 
     ``free`` leaves the estimator and the batching open too, ``free_batch`` the batch size; other modes are looked for
-    if ``look_elsewhere``, from ``starts`` if there are any.
+    if ``look_elsewhere``, from ``starts`` if there are any. ``making`` has the rounds of the warm-up.
     """
     began = time.perf_counter()
     kernel = make(rows)
@@ -119,7 +120,7 @@ def tune_kernel(
     if look_elsewhere and not held:
         others = other_modes(kernel.target, here.centre, here.found.scale, kernel.seed, starts)
     if wishes.search or (wishes.search is None and not departure < FAR):
-        here = _in_typical_set(here, others, make, held, temperature, wishes, free=free, free_batch=free_batch)
+        here = _in_typical_set(here, others, make, held, temperature, wishes, making, free=free, free_batch=free_batch)
         others = []  # chains started there, too: whether they came back is for R-hat to say
     kernel, found, noise, known = here.kernel, here.found, here.noise, has_law(sampler)
     # A sampler that has no law here may depend on where it is, as a Recipe does, and is left in its own coordinates.
@@ -131,22 +132,31 @@ def tune_kernel(
         unit = 1 / found.largest if scale else float(np.min(found.scale.diagonal)) ** 2 / found.top
         step_size, why = FIRST * unit, "the sampler does not know its own law: trials decided"
     trials: list[Trial] = []
+    tried: Round | None = None
     if here.rounds or not known:
         places = _places(here, kernel.seed, temperature)
-        trials = try_steps(kernel, scale, here.centre, places, held, temperature, wishes.sd_error, step_size)
+        trials, tried = try_steps(
+            kernel, scale, here.centre, places, held, temperature, wishes.sd_error, step_size, making
+        )
         step_size = trials[-1].step_size
         why = "the law's step was too long: trials decided" if known and len(trials) > 1 else why
     sampler = _with_step(sampler, step_size)
     if known:
         error = _predicted(sampler, noise.values, 1.0, temperature, kernel.epoch)
+    smallest = found.largest / found.condition if found.kind == "diagonal" else 1.0
+    size = found.scale.diagonal.size
     if scale is not None:
-        smallest = found.largest / found.condition if found.kind == "diagonal" else 1.0
-        sampler = sampler.tuned(found.scale.diagonal.size, smallest, found.largest)
+        sampler = sampler.tuned(size, smallest, found.largest)
+    if tried is None:
+        pace = steps_per_normal_draw(sampler, size, smallest, noise.median, temperature, kernel.seed)
+    else:
+        pace = steps_per_draw(tried)
+    if scale is not None:
         sampler = Preconditioned(sampler, scale, dispersion=float(np.sqrt(temperature)), starts=here.starts)
     report = Tuning(
         sampler.step_size, wishes.sd_error, error, kernel.batch_size, _named(kernel.estimator), found.kind,
-        found.scale.diagonal.size, found.condition, found.flat, noise.median, departure, why,
-        time.perf_counter() - began, _strata(kernel), here.rounds, tuple(tuple(map(float, p)) for p in others),
+        size, found.condition, found.flat, noise.median, departure, why, time.perf_counter() - began, pace,
+        _strata(kernel), here.rounds, tuple(tuple(map(float, p)) for p in others),
         tuple(trials),
     )  # fmt: skip
     return Tuned(kernel.replaced(sampler), {**here.centre, **held} if held else here.centre, report)
@@ -170,8 +180,9 @@ def _at_mode(
     """The mode, the curvature there, strata and an estimator by the normal law that these make."""
     mode, found = _located(kernel, position, held)
     if free and not kernel.sampler.full_data:
-        strata = stratify(kernel.target, found.scale, mode, held, kernel.seed, rows)
-        kernel = make(rows, strata) if strata else kernel
+        if not isinstance(kernel.batching, Sweeps):  # whose order a sampler that asks for it needs more
+            strata = stratify(kernel.target, found.scale, mode, held, kernel.seed, rows)
+            kernel = make(rows, strata) if strata else kernel
         kernel, noise = _quietest(kernel, found, mode, held, temperature)
     else:
         if isinstance(kernel.estimator, ControlVariate):
@@ -181,8 +192,8 @@ def _at_mode(
 
 
 def _in_typical_set(
-    here: Place, others: list[np.ndarray], make: Make, held: Params, temperature: float, wishes: Auto, *, free: bool,
-    free_batch: bool,
+    here: Place, others: list[np.ndarray], make: Make, held: Params, temperature: float, wishes: Auto,
+    making: Rounds, *, free: bool, free_batch: bool,
 ) -> Place:  # fmt: skip
     """The same by draws and gradients of a warm-up from the mode, and from ``others`` if there are any."""
     kernel = here.kernel
@@ -191,7 +202,7 @@ def _in_typical_set(
     scale, spread, noise = _gentle(kernel, here, held, temperature)
     warmed = warm_up(
         kernel, scale, spread, here.centre, others, held, temperature, noise.values, make if free_batch else None,
-        free=free,
+        making, free=free,
     )  # fmt: skip
     phi = warmed.phi
     return Place(
@@ -219,7 +230,8 @@ def _around(warmed: Warmed, held: Params, seed: int) -> Curvature:
     """The curvature that is left in the coordinates of the warm-up, where the chains are."""
     flat, unravel = ravel_pytree(warmed.mean)
     target, scale = warmed.kernel.target, warmed.scale
-    kind = "of draws and gradients" + ("" if scale.matrix is None else ", with correlations")
+    beside = "" if scale.vectors is None else f", with {scale.vectors.shape[1]} directions of their own"
+    kind = "of draws and gradients" + (beside if scale.matrix is None else ", with correlations")
     tops = [
         float(largest_eigenvalues(target, unravel(jnp.asarray(place, flat.dtype)), held, scale, 1, seed)[0][-1])
         for place in warmed.draws.draws[:, :: DRAWS_OF_ROUND // LOOKS].reshape(-1, flat.size)
@@ -273,9 +285,10 @@ def _tune_on_manifold(
     top = units.largest
     sampler = _with_step(sampler, step_size).tuned(target.geometry.dimension(mode), top / units.condition, top)
     error = _predicted(sampler, noise.values, 1.0, temperature, kernel.epoch)
+    pace = steps_per_normal_draw(sampler, values.size, top / units.condition, noise.median, temperature, kernel.seed)
     report = Tuning(
         sampler.step_size, wishes.sd_error, error, kernel.batch_size, _named(kernel.estimator), found.kind,
-        values.size, found.condition, found.flat, noise.median, departure, why, time.perf_counter() - began,
+        values.size, found.condition, found.flat, noise.median, departure, why, time.perf_counter() - began, pace,
     )  # fmt: skip
     rescaled = Rescaled(sampler, units.scale, dispersion=float(np.sqrt(temperature)))
     return Tuned(kernel.replaced(rescaled), {**mode, **held} if held else mode, report)
@@ -393,7 +406,7 @@ def measure(
     program = kernel.replaced(kernel.sampler, estimator).program
     words = key_words(kernel.seed, Purpose.NOISE_BATCHES)
     found = [
-        _slopes(program, scale, state, mode, held, draw, words, number * REPEATS, kernel.data_at(0))
+        _slopes(program, scale, state, mode, held, draw, words, number * REPEATS, kernel.data_at(0, end=1))
         for number, draw in enumerate(phi[:-1])
     ]
     spread, white, noise = (np.array(part, np.float64) for part in zip(*found, strict=True))

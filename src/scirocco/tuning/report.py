@@ -65,6 +65,7 @@ class Tuning:
     departure: float
     reason: str
     seconds: float
+    steps_per_draw: float  # steps that make an effective draw, of the slowest parameter
     strata: tuple[tuple[int, int], ...] = ()
     rounds: tuple[WarmUpRound, ...] = ()
     elsewhere: tuple[tuple[float, ...], ...] = ()  # other modes, all parameters in one vector
@@ -80,6 +81,7 @@ class Tuning:
             f"  curvature: {self.curvature}, {self.parameters:,} parameters{flat}; condition {self.condition:.3g}",
             f"  gradient noise: {self.noise:.3g} times the curvature ({self.estimator}, minibatches of "
             f"{self.batch_size:,})",
+            f"  an effective draw takes about {np.ceil(self.steps_per_draw):.0f} steps",
             *self._strata(),
             f"  departure from a Gaussian at the mode: {self.departure:.2g} (a warm-up begins at {FAR:g})",
         ]

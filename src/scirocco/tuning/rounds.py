@@ -1,7 +1,14 @@
-"""A round of a warm-up or of a trial: a few chains from given places, their draws, and fresh gradients there."""
+"""A round of a warm-up or of a trial: a few chains from given places, their draws, and fresh gradients there.
+
+What a round finds is a function of its settings and of where it begins. So a search that was killed goes on by making
+its decisions again from the rounds that it had finished, which are kept in the folder of the run.
+"""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -17,6 +24,7 @@ from scirocco.core.types import Array, Data, Key, Params
 from scirocco.diagnostics.virial import Virial, virial
 from scirocco.gradient.kernel import Kernel
 from scirocco.gradient.program import ChainState, Program
+from scirocco.run import checkpoint
 
 CHAINS, DRAWS = 4, 128  # draws of each chain
 BURN_IN = 0.25  # of the steps
@@ -28,6 +36,7 @@ class Round(NamedTuple):
 
     draws: np.ndarray  # (chain, draw, coordinate)
     slopes: tuple[np.ndarray, np.ndarray]
+    gap: int  # steps from draw to draw
 
     @property
     def last(self) -> np.ndarray:
@@ -65,6 +74,59 @@ def _rows(values: np.ndarray) -> np.ndarray:
     return values.reshape(-1, values.shape[2])
 
 
+class Rounds:
+    """Where rounds are made: each is shown, and kept in a folder if there is one."""
+
+    def __init__(self, folder: Path | None = None, show: Callable[[str], None] = lambda text: None) -> None:
+        self._folder, self._show = folder, show
+        self._arrays: checkpoint.Arrays = {}
+        self._keys: dict[str, str] = {}
+        if folder is not None and checkpoint.exists(folder):
+            try:
+                self._arrays, facts = checkpoint.read(folder, {"keys": dict})
+                self._keys = facts["keys"]
+            except checkpoint.DamagedError:
+                pass  # all of it can be made again
+
+    def run(
+        self, kernel: Kernel, centre: Params, places: np.ndarray, held: Params, steps: int, number: int
+    ) -> Round | None:  # fmt: skip
+        """The round of this number, made now or before; None if a chain was lost."""
+        self._show(f"{steps:,} steps, minibatches of {kernel.batch_size:,}")
+        if self._folder is None:
+            return run_round(kernel, centre, places, held, steps, number)
+        key = _key(kernel, centre, places, held, steps)
+        names = [f"{number}/{part}" for part in ("draws", "first", "second")]
+        if self._keys.get(str(number)) == key:
+            if names[0] not in self._arrays:
+                return None
+            draws, first, second = (self._arrays[name].astype(np.float64) for name in names)
+            return Round(draws, (first, second), _gap(steps))
+        made = run_round(kernel, centre, places, held, steps, number)
+        self._keys[str(number)] = key
+        for name in names:
+            self._arrays.pop(name, None)
+        if made is not None:
+            dtype = ravel_pytree(centre)[0].dtype  # in which chains move
+            self._arrays |= {n: a.astype(dtype) for n, a in zip(names, (made.draws, *made.slopes), strict=True)}
+        checkpoint.write(self._folder, self._arrays, {"keys": self._keys})
+        return made
+
+
+def _key(kernel: Kernel, centre: Params, places: np.ndarray, held: Params, steps: int) -> str:
+    """All that a round depends on, beside its number, the seed and the target."""
+    parts = (kernel.sampler, centre, held, places, kernel.batch_size, steps)
+    digest = hashlib.blake2b(repr((type(kernel.estimator), jax.tree.structure(parts))).encode(), digest_size=16)
+    for leaf in jax.tree.leaves(parts):
+        digest.update(np.ascontiguousarray(leaf).tobytes())
+    return digest.hexdigest()
+
+
+def _gap(steps: int) -> int:
+    """Steps from draw to draw of a round."""
+    return max(1, int((1 - BURN_IN) * steps) // DRAWS)
+
+
 def run_round(
     kernel: Kernel, centre: Params, places: np.ndarray, held: Params, steps: int, number: int
 ) -> Round | None:  # fmt: skip
@@ -75,7 +137,7 @@ def run_round(
     poll()
     flat, unravel = ravel_pytree(centre)
     state = kernel.estimator.init(kernel.target, centre, held)
-    gap = max(1, int((1 - BURN_IN) * steps) // DRAWS)
+    gap = _gap(steps)
     words = key_words(kernel.seed, Purpose.SEARCH_CHAINS, number)
     starts = jax.vmap(unravel)(jnp.asarray(places, flat.dtype))
     data = kernel.data_at(number * (kernel.steps_per_block or 0))
@@ -83,7 +145,7 @@ def run_round(
     draws, first, second = (np.asarray(a, np.float64).swapaxes(0, 1) for a in found)
     if not all_finite((draws, first, second)) or np.max(np.abs(draws)) > FARTHEST:
         return None
-    return Round(draws, (first, second))
+    return Round(draws, (first, second), gap)
 
 
 @jax.jit

@@ -37,7 +37,8 @@ def stratify(target: Target, scale: Scale, mode: Params, held: Params, seed: int
     usual = np.mean(change[change <= np.quantile(change, USUAL)])
     with np.errstate(divide="ignore"):
         level = np.floor(np.log(np.maximum(change / usual, 1.0)) / np.log(STEP)) if usual > 0 else np.zeros(len(change))
-    found, strata, sizes = np.unique(level.astype(int), return_inverse=True, return_counts=True)
+    # Small integers are sorted in linear time.
+    found, strata, sizes = np.unique(level.astype(np.int16), return_inverse=True, return_counts=True)
     if len(found) < 2 or len(found) > batch_size // 2:
         return None
     return Strata(strata.astype(np.uint8), _allocated(sizes, STEP**found, batch_size))

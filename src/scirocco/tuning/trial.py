@@ -16,7 +16,7 @@ from scirocco.diagnostics.virial import Virial
 from scirocco.gradient.kernel import Kernel
 from scirocco.samplers.preconditioned import Preconditioned, Scale
 from scirocco.tuning.report import Trial
-from scirocco.tuning.rounds import run_round
+from scirocco.tuning.rounds import Round, Rounds
 
 STEPS = 2048
 TRIALS, SHORTER = 12, 2.0  # at most so many, each with a step shorter by so much
@@ -26,21 +26,21 @@ NUMBER = 1000  # of the first trial: other random numbers than those of the warm
 
 def try_steps(
     kernel: Kernel, scale: Scale | None, centre: Params, places: np.ndarray, held: Params, temperature: float,
-    limit: float, step_size: float,
-) -> list[Trial]:  # fmt: skip
-    """Steps from ``step_size`` down to the first that is not too long, which is the last of the list."""
+    limit: float, step_size: float, making: Rounds,
+) -> tuple[list[Trial], Round]:  # fmt: skip
+    """Steps from ``step_size`` down to the first that is not too long, the last of the list, and its draws."""
     trials: list[Trial] = []
     for number in range(TRIALS):
         sampler: Any = kernel.sampler
         sampler = replace(sampler, step_size=step_size)
         sampler = sampler if scale is None else Preconditioned(sampler, scale)
-        made = run_round(kernel.replaced(sampler), centre, places, held, STEPS, NUMBER + number)
+        made = making.run(kernel.replaced(sampler), centre, places, held, STEPS, NUMBER + number)
         found = None if made is None else made.virial(temperature)
         heat = np.inf if found is None else found.overall
         good = found is not None and not too_hot(found, limit)
         trials.append(Trial(step_size, heat, np.inf if found is None else found.overall_error, good))
-        if good:
-            return trials
+        if good and made is not None:
+            return trials, made
         step_size /= SHORTER if np.isfinite(heat) else SHORTER**2
     raise FloatingPointError(
         'no step size keeps a chain as wide as its target: step_size="auto" found nothing. Look at the model at the '

@@ -5,7 +5,8 @@ gradient noise are not those of where the mass lies. So a few chains of underdam
 rounds that double. After each round
 
     scale    Sigma with Sigma Cov(grad U) Sigma = Cov(theta): the covariance and the inverse curvature if the posterior
-             is Gaussian, between the two if not (its diagonal alone is nutpie's, sd theta / sd grad U)
+             is Gaussian, between the two if not (its diagonal alone is nutpie's, sd theta / sd grad U); a diagonal and
+             a few directions for more than 500 parameters
     noise    of the gradient, from two fresh minibatches at each draw: minibatches are enlarged until it is tame
     centre   of control variates: the mean of the draws
     step     as long as the virial identity allows, E (theta - mean) . grad U = d T
@@ -32,7 +33,7 @@ from scirocco.optimise.curvature import FULL
 from scirocco.samplers.preconditioned import Preconditioned, Scale
 from scirocco.samplers.underdamped import UnderdampedLangevin
 from scirocco.tuning.report import WarmUpRound
-from scirocco.tuning.rounds import CHAINS, Round, run_round
+from scirocco.tuning.rounds import CHAINS, Round, Rounds
 
 FIRST, ROUNDS, LEAST = 512, 8, 3  # steps of the first round, which double; the most rounds that count, and the least
 TRIES = 12  # rounds in all, with those in which chains were lost
@@ -45,6 +46,8 @@ AGREED = 1.05  # R-hat of the chains of a round
 SETTLED = 0.1  # relative change of a typical scale in a round
 FLOOR = 0.05  # of the variance of gradients: the least that is left of it when the noise is taken off
 SMALLEST = 1e-3  # of the median eigenvalue
+DIRECTIONS = 10  # along which draws are widest, and as many along which gradients are steepest
+WORTHWHILE = 0.2  # log of the factor along a direction, from which it is part of the scale
 
 
 class Warmed(NamedTuple):
@@ -62,8 +65,7 @@ class Warmed(NamedTuple):
     @property
     def phi(self) -> np.ndarray:
         """The draws of all chains in units of the scale."""
-        away = self.draws.pooled()[0] / self.scale.diagonal
-        return away if self.scale.matrix is None else np.linalg.solve(self.scale.matrix, away.T).T
+        return self.scale.backward(self.draws.pooled()[0])
 
     @property
     def departure(self) -> float:
@@ -78,7 +80,7 @@ class Warmed(NamedTuple):
 
 def warm_up(
     kernel: Kernel, scale: Scale, spread: float, mode: Params, others: Sequence[np.ndarray], held: Params,
-    temperature: float, noise: np.ndarray, make: Callable[[int], Kernel] | None, *, free: bool,
+    temperature: float, noise: np.ndarray, make: Callable[[int], Kernel] | None, making: Rounds, *, free: bool,
 ) -> Warmed:  # fmt: skip
     """From around the mode and ``others``, as far as ``spread`` in units of the scale, into the typical set.
 
@@ -99,7 +101,7 @@ def warm_up(
     for number in range(TRIES):
         estimator = _estimator(kernel, free)
         sampler = Preconditioned(UnderdampedLangevin(step, temperature=temperature), scale)
-        made = run_round(kernel.replaced(sampler, estimator), centre, places, held, steps, number)
+        made = making.run(kernel.replaced(sampler, estimator), centre, places, held, steps, number)
         heat = np.inf if made is None else made.virial(temperature).overall
         if made is None or not heat < LOST:
             rounds.append(WarmUpRound(steps, step, kernel.batch_size, heat, np.inf))
@@ -172,8 +174,31 @@ def _scale(made: Round, whole: bool) -> tuple[Scale, np.ndarray]:
         covariance = (away / diagonal).T @ (away / diagonal) / count
         bent = (first.T @ second + second.T @ first) / (2 * count)
         scale = Scale(diagonal, _power(_between(*(_shrunk(c, size / count) for c in (covariance, bent))), 0.5))
+    else:
+        scale = _with_directions(scale, away, first, second)
     along = np.stack([np.asarray(scale.forward(scale.transposed(e))) for e in error])
     return scale, 2 * np.mean(along**2, axis=0) / scale.variance
+
+
+def _with_directions(scale: Scale, away: np.ndarray, first: np.ndarray, second: np.ndarray) -> Scale:
+    """The diagonal scale with factors along a few directions in which draws are much wider, or gradients steeper.
+
+    Of more parameters than draws some direction always looks wide by chance: half of the draws propose directions, the
+    other half says how wide and how steep they are.
+    """
+    x, g, f = away / scale.diagonal, first * scale.diagonal, second * scale.diagonal
+    half = len(x) // 2  # of the chains
+    proposed = [np.linalg.svd(part[:half], full_matrices=False)[2][:DIRECTIONS] for part in (x, g + f)]
+    basis = np.linalg.qr(np.concatenate(proposed).T)[0]
+    x, g, f = (part[half:] @ basis for part in (x, g, f))
+    covariance, bent = x.T @ x / len(x), (g.T @ f + f.T @ g) / (2 * len(g))
+    within = _between(*(_shrunk(c, basis.shape[1] / len(x)) for c in (covariance, bent)))
+    values, vectors = np.linalg.eigh(within)
+    stretches = np.sqrt(np.maximum(values, SMALLEST))
+    counts = np.abs(np.log(stretches)) > WORTHWHILE
+    return (
+        Scale(scale.diagonal, vectors=basis @ vectors[:, counts], stretches=stretches[counts]) if any(counts) else scale
+    )
 
 
 def _between(covariance: np.ndarray, bent: np.ndarray) -> np.ndarray:

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from scirocco.batches import Arrays, Batching
 from scirocco.bias.gradient import gradient_report
 from scirocco.core.checks import require_collect
@@ -17,6 +19,7 @@ from scirocco.estimators import Estimator
 from scirocco.gradient.blocks import Block
 from scirocco.gradient.engine import GradientEngine, is_function
 from scirocco.gradient.kernel import Kernel
+from scirocco.run import checkpoint
 from scirocco.run.describe import describe, is_opaque, outline, part_again, rebuild
 from scirocco.run.description import (
     Description,
@@ -26,16 +29,20 @@ from scirocco.run.description import (
     StepSettings,
     TunedParts,
 )
-from scirocco.run.folder import RunFolder, all_begun
+from scirocco.run.folder import RunFolder, all_begun, tuning_folder
 from scirocco.run.progress import waiting
 from scirocco.run.recording import Recording
 from scirocco.run.resume import GivenParts, Resumer
 from scirocco.run.runner import run
 from scirocco.run.trace import Trace
+from scirocco.run.verdict import draws_for
 from scirocco.samplers.base import Sampler, automatic
 from scirocco.target import Target, require_target
 from scirocco.verbs.choose import choose
 from scirocco.verbs.tune import kernel, tune
+
+SHARE_OF_ERROR = 0.5  # of the Monte Carlo error that a verdict allows: what an open ``thin`` aims at
+MOST_THIN = 200  # steps from draw to draw, however slow a chain is
 
 
 @interruptible
@@ -46,7 +53,7 @@ def sample(
     *,
     num_samples: int = 1000,
     burn_in: int = 1000,
-    thin: int = 1,
+    thin: int | None = None,
     batch_size: int | float | None = None,
     estimator: Estimator | None = None,
     batching: Batching | None = None,
@@ -73,11 +80,13 @@ def sample(
             ``step_size="auto"`` the search for the mode starts there, and chains start around the mode.
         num_samples: draws to keep from each chain.
         burn_in: steps before the first of them.
-        thin: steps from draw to draw.
+        thin: steps from draw to draw. By default 1; with ``step_size="auto"`` as many as keep the Monte Carlo error of
+            every parameter small enough for its mean and sd to be used, as far as tuning can tell, at most 200.
         batch_size: rows of a minibatch, a count or a fraction of N. By default 1 % of N, but 100 to 1,000 rows.
         estimator: ``Plain()`` by default, ``ControlVariate()``, ``SAGA()`` or ``SVRG()``; with ``step_size="auto"`` the
             less noisy of the first two by default.
-        batching: how rows are drawn: ``batches.Shuffled()`` by default, ``WithReplacement()`` or ``Weighted(p)``.
+        batching: how rows are drawn: ``batches.Shuffled()``, ``Sweeps()``, ``RandomBlocks()``, ``WithReplacement()`` or
+            ``Weighted(p)``; by default what the sampler prefers, mostly the first.
         blocks: the user's own updates for some of the parameters.
         chains: independent chains, run side by side.
         seed: the only source of randomness: the same seed gives the same draws, bit for bit.
@@ -173,7 +182,8 @@ def begin(
 def _run(target: Target, parts: GradientParts, description: Description, folder: RunFolder | None) -> Trace:
     begun = folder is not None and all_begun(folder.path, description.settings)
     known = description.tuned[0] if begun and description.tuned else None
-    prepared = prepare(target, parts, description, known)
+    prepared = prepare(target, parts, description, known, folder)
+    description = with_thin(description, [prepared])
     engines = engines_of(prepared, description, range(description.settings.chains))
     settings = replace(_stepped(description), batch_size=engines[-1].kernel.batch_size)
     tuned = description.tuned if prepared.found is None else (prepared.found,)
@@ -190,18 +200,25 @@ class Prepared(NamedTuple):
     found: TunedParts | None = None  # by that search
 
 
-def prepare(target: Target, parts: GradientParts, description: Description, known: TunedParts | None) -> Prepared:
-    """Tune, if that is wanted and not done; ``known`` is what a run that goes on has of it."""
+def prepare(
+    target: Target, parts: GradientParts, description: Description, known: TunedParts | None,
+    folder: RunFolder | None, number: int = 0,
+) -> Prepared:  # fmt: skip
+    """Tune, if that is wanted and not done; ``known`` is what a run that goes on has of it.
+
+    Of several posteriors this is the one with this ``number``.
+    """
     settings = _stepped(description)
     if automatic(getattr(parts.sampler, "step_size", None)) is None:
         return Prepared(target, parts, settings.batch_size)
     if known is not None and not any(map(is_opaque, (known.sampler, known.estimator, known.batching, known.initial))):
         return Prepared(target, _with(parts, known), known.batch_size)
-    with waiting("looking for a step size", description.options.progress):
+    with waiting("looking for a step size", description.options.progress) as show:
         tuned = tune(
             target, parts.sampler, parts.initial, estimator=parts.estimator, batching=parts.batching,
             blocks=parts.blocks, seed=settings.seed, batch_size=settings.batch_size,
             look_elsewhere=not description.of_model,  # models know what their modes mean
+            path=None if folder is None else tuning_folder(folder.path, number), show=show,
         )  # fmt: skip
     batching = tuned.kernel.batching
     parts = parts._replace(sampler=tuned.sampler, estimator=tuned.estimator, batching=batching, initial=tuned.initial)
@@ -210,6 +227,24 @@ def prepare(target: Target, parts: GradientParts, description: Description, know
         outline(tuned.initial), tuned.batch_size,
     )  # fmt: skip
     return Prepared(target, parts, tuned.batch_size, tuned.kernel, found)
+
+
+def with_thin(description: Description, prepared: Sequence[Prepared]) -> Description:
+    """The description with the steps from draw to draw, if they were left open: by the slowest of the posteriors.
+
+    More steps than two for each effective draw would be for nothing.
+    """
+    settings = _stepped(description)
+    if settings.thin is not None:
+        return description
+    reports: list[Any] = [rebuild(own.found.report) for own in prepared if own.found is not None]
+    if not reports:
+        return replace(description, settings=replace(settings, thin=1))
+    pace = max(report.steps_per_draw for report in reports)
+    draws = settings.num_samples * settings.chains // len(prepared)
+    wanted = draws_for(reports[0].parameters, SHARE_OF_ERROR) / draws
+    thin = int(np.clip(np.ceil(pace * min(wanted, 2.0)), 1, MOST_THIN))
+    return replace(description, settings=replace(settings, thin=thin))
 
 
 def _with(parts: GradientParts, known: TunedParts) -> GradientParts:
@@ -243,7 +278,7 @@ def engines_of(
         engines.append(
             GradientEngine(
                 bound, parts.initial, chains=chains[start : start + settings.group_size],
-                recording=Recording.of(settings.burn_in, settings.thin, parts.sampler), collect=parts.collect,
+                recording=Recording.of(settings.burn_in, settings.thin or 1, parts.sampler), collect=parts.collect,
                 gradients=parts.gradients, num_samples=settings.num_samples, shapes_only=parts.shapes_only,
                 report=gradient_report if report else None,
             )
@@ -260,6 +295,9 @@ def run_engines(engines: list[GradientEngine], description: Description, folder:
         parts = replace(description.parts, parameters=outline(engines[0].example))
         return run(engines, replace(description, parts=parts), folder)
     finally:
+        if folder is not None and all_begun(folder.path, description.settings):
+            for kept in folder.path.glob("tuning-*"):  # its result is in the description of the run
+                checkpoint.remove(kept)
         for engine in engines:
             engine.kernel.close()
 

@@ -18,22 +18,26 @@ import numpy as np
 from scirocco.batches import Arrays, MemoryMapped, Strata, Stream
 from scirocco.batches.base import batch_rows
 from scirocco.bias.dirichlet import dirichlet_report
-from scirocco.core.checks import positive_array, real_array, require_collect, require_count
+from scirocco.core.checks import positive_array, real_array, require_choice, require_collect, require_count
 from scirocco.core.interrupt import interruptible
 from scirocco.core.parts import name_of
-from scirocco.counts.codes import COUNTED_AT_ONCE, CodeBlocks, compact, fingerprint, require_codes
+from scirocco.counts.codes import COUNTED_AT_ONCE, CodeBlocks, Codes, compact, fingerprint, require_codes
 from scirocco.counts.engine import DirichletEngine
-from scirocco.counts.estimators import CountEstimator, chosen_estimator
-from scirocco.counts.minibatches import FromDisk, InMemory, Minibatches
+from scirocco.counts.estimators import CentredCounts, CountEstimator, chosen_estimator
+from scirocco.counts.minibatches import WAYS, FromDisk, InMemory, Minibatches
 from scirocco.run.describe import describe, part_again, rebuild
-from scirocco.run.description import CodeSettings, Description, Parts, RunOptions
+from scirocco.run.description import CodeSettings, Description, Parts, RunOptions, TunedParts
 from scirocco.run.folder import RunFolder
+from scirocco.run.progress import waiting
 from scirocco.run.recording import Recording
 from scirocco.run.resume import GivenParts, Resumer
 from scirocco.run.runner import run
 from scirocco.run.trace import Trace
-from scirocco.simplex import SCIR, SCIRCV, Exact, SimplexSampler
+from scirocco.samplers.base import automatic
+from scirocco.simplex import SCIR, SCIRCV, Exact, SimplexSampler, Weights
+from scirocco.tuning.simplex import Observed, tune_simplex
 
+NAMES: dict[str, SimplexSampler] = {"scir_cv": SCIRCV("auto"), "scir": SCIR("auto"), "exact": Exact()}
 SPARSE = 8  # this many categories to an observation of the minibatch make lazy updates worth it
 
 
@@ -41,7 +45,7 @@ SPARSE = 8  # this many categories to an observation of the minibatch make lazy 
 def sample_dirichlet(
     data: Any,
     prior: Any = 1.0,
-    sampler: SimplexSampler | None = None,
+    sampler: SimplexSampler | str | None = None,
     *,
     batch_size: int | float | None = None,
     num_samples: int = 1000,
@@ -68,8 +72,12 @@ def sample_dirichlet(
     Args:
         data: a vector of codes 0, 1, ..., in memory, memory-mapped, or a ``batches`` source of one column.
         prior: the Dirichlet parameter, one number or one for each category.
-        sampler: ``SCIRCV(step_size=0.1)`` by default, which counts the data once, or another of ``simplex``.
-        batch_size: observations of a minibatch, a count or a fraction of N. By default 1 % of N, but 100 to 10,000.
+        sampler: one of ``simplex``, or its name: "scir_cv", the default, which counts the data once, "scir", both with
+            ``step_size="auto"``; "exact". The step size is then the largest at which no posterior sd is off by more
+            than 5 %; ``SCIR(Auto(sd_error=0.02))`` asks for another limit (``trace.tuning`` says what was found).
+        batch_size: observations of a minibatch, a count or a fraction of N. By default 1 % of N, but 100 to 10,000;
+            with ``step_size="auto"`` all data in memory, which are then counted once, and of data on disk more than
+            1 %, if fewer would have to take many more steps.
         num_samples: draws to keep from each chain, after ``burn_in`` steps, one every ``thin`` steps.
         categories: how many there are; by default the length of the prior, or what occurs in the data.
         batching: "independent" samples, "shuffled" epochs, "with_replacement", or ``batches.Strata(labels)``.
@@ -97,21 +105,27 @@ def sample_dirichlet(
     (4, 500, 3)
     >>> bool(abs(trace.mean["omega"][0] - 0.7) < 0.02)
     True
+    >>> sc.sample_dirichlet(codes, 0.1, "scir_cv").verdict().kind
+    'use it'
     """
     options = RunOptions(max_seconds, checkpoint_seconds, progress, workers, threads, report)
     require_collect(collect)
-    sampler = SCIRCV(step_size=0.1) if sampler is None else sampler
-    if not isinstance(sampler, SimplexSampler):
-        raise TypeError(f"sampler must be SCIR, SCIRCV or another of simplex; got {type(sampler).__name__}")
+    sampler = _named(sampler)
     if lazy is not None and not isinstance(lazy, bool):
         raise TypeError(f"lazy must be True, False or None; got {lazy!r}")
+    open_ = automatic(getattr(sampler, "step_size", None)) is not None
     if isinstance(batching, Strata) and getattr(sampler, "remove_bias", False):
         raise ValueError("remove_bias knows simple random minibatches only: stratified ones have another bias")
+    if isinstance(batching, Strata) and open_:
+        raise ValueError(f"a step size is found for simple random minibatches only: give a number in {sampler!r}")
     way = "stratified" if isinstance(batching, Strata) else batching
+    if way is batching:
+        require_choice("batching", way, WAYS)
     settings = CodeSettings(seed, chains, num_samples, burn_in, thin, 1, None, lazy, way)
     chosen = chosen_estimator(estimator, sampler)
     source, alpha = _source(data, prior, categories)
-    settings = replace(settings, batch_size=_batch_size(batch_size, source, sampler))
+    if not open_ or batch_size is not None:
+        settings = replace(settings, batch_size=_batch_size(batch_size, source, sampler))
     start = None if initial is None else _initial(initial, alpha)
     parts = CodeParts(source, alpha, sampler, chosen, batching, collect, start)
     description = Description(name_of(DirichletResumer), settings, options, parts.described())
@@ -119,6 +133,23 @@ def sample_dirichlet(
         return _run(parts, description, None)
     with RunFolder.new(path) as folder:
         return _run(parts, description, folder)
+
+
+def _named(sampler: Any) -> SimplexSampler:
+    """The sampler that the user gave or named."""
+    if sampler is None:
+        return NAMES["scir_cv"]
+    if isinstance(sampler, str):
+        if sampler == "sgrld":
+            raise ValueError("no law says which step size would do for SGRLD: give sc.SGRLD(step_size=...)")
+        require_choice("sampler", sampler, tuple(NAMES))
+        return NAMES[sampler]
+    if not isinstance(sampler, SimplexSampler):
+        names = ", ".join(NAMES)
+        raise TypeError(f"sampler must be {names}, SCIR, SCIRCV or another of simplex; got {type(sampler).__name__}")
+    if automatic(getattr(sampler, "step_size", None)) is not None and not isinstance(sampler, SCIR | SCIRCV):
+        raise ValueError(f"no law says which step size would do for {type(sampler).__name__}: give a number")
+    return sampler
 
 
 class CodeParts(NamedTuple):
@@ -177,20 +208,26 @@ class DirichletResumer(Resumer):
 
 def _run(parts: CodeParts, description: Description, folder: RunFolder | None) -> Trace:
     """One group for each chain, from their start or from their checkpoints."""
-    settings, options = description.settings, description.options
+    source, alpha, way = parts.source, parts.prior, parts.batching
+    if isinstance(source, Stream) and way not in ("independent", "shuffled"):
+        raise ValueError("data on disk comes in shuffled blocks: leave batching alone")
+    if parts.estimator.remembers and not (isinstance(source, np.ndarray) and way in ("independent", "shuffled")):
+        raise ValueError(
+            f"estimator={parts.estimator!r} remembers observations: it needs data in memory, each row drawn once"
+        )
+    if folder is not None:
+        present = fingerprint(source, way)
+        if description.data not in ({}, present):
+            raise ValueError(f"the data differs from that of the run in {folder.path}")
+        description = replace(description, data=present)
+    parts, description = _tuned(parts, description, folder)
+    settings, options, estimator = description.settings, description.options, parts.estimator
     assert isinstance(settings, CodeSettings)
     n, seed, chains = int(settings.batch_size or 0), settings.seed, range(settings.chains)
-    source, alpha, estimator, way = parts.source, parts.prior, parts.estimator, parts.batching
     lazy = alpha.size > SPARSE * n if settings.lazy is None else bool(settings.lazy)
     lazy = lazy and isinstance(parts.sampler, SCIR | SCIRCV)
-    if estimator.remembers and (isinstance(source, Stream) or isinstance(way, Strata) or way == "with_replacement"):
-        raise ValueError(
-            f"estimator={estimator!r} remembers observations: it needs data in memory, each row drawn once"
-        )
     minibatches: list[Minibatches]
     if isinstance(source, Stream):
-        if way not in ("independent", "shuffled"):
-            raise ValueError("data on disk comes in shuffled blocks: leave batching alone")
         if n > source.resident_rows:
             rows = f"the rows of a resident block, {source.resident_rows}"
             raise ValueError(f"batch_size must be at most {rows}; got {n}: use a larger block_bytes")
@@ -201,15 +238,11 @@ def _run(parts: CodeParts, description: Description, folder: RunFolder | None) -
         minibatches = [InMemory(codes, n, way, seed=seed, chain=chain, part=COUNTED_AT_ONCE) for chain in chains]
     try:
         if folder is not None:
-            present = fingerprint(source, way)
-            if description.data not in ({}, present):
-                raise ValueError(f"the data differs from that of the run in {folder.path}")
-            description = replace(description, data=present)
             folder.write(description)
         engines = [
             DirichletEngine(
                 minibatches[chain], parts.sampler, estimator, alpha, lazy=lazy, chain=chain, seed=seed,
-                collect=parts.collect, recording=Recording(settings.burn_in, settings.thin),
+                collect=parts.collect, recording=Recording(settings.burn_in, settings.thin or 1),
                 num_samples=settings.num_samples, initial=parts.initial, threads=options.threads,
                 report=dirichlet_report if options.report else None,
             )
@@ -219,6 +252,52 @@ def _run(parts: CodeParts, description: Description, folder: RunFolder | None) -
     finally:
         for own in minibatches:
             own.close()
+
+
+def _tuned(
+    parts: CodeParts, description: Description, folder: RunFolder | None
+) -> tuple[CodeParts, Description]:  # fmt: skip
+    """Find a step size that was left open, unless a run that goes on has it."""
+    sampler, settings = parts.sampler, description.settings
+    wishes = automatic(getattr(sampler, "step_size", None))
+    if wishes is None:
+        return parts, description
+    assert isinstance(sampler, SCIR | SCIRCV)
+    assert isinstance(settings, CodeSettings)
+    if description.tuned:
+        found = rebuild(description.tuned[0].report)
+    else:
+        if folder is not None:
+            folder.write(description)  # counting a stream takes a while: what is killed meanwhile starts again
+        rows = _batch_size(settings.batch_size, parts.source, sampler)
+        with waiting("looking for a step size", description.options.progress):
+            observed = _observed(parts, sampler, rows, settings.seed)
+            found = tune_simplex(sampler, wishes, observed, rows, free_batch=settings.batch_size is None)
+    sampler = replace(sampler, step_size=found.step_size)
+    tuned = TunedParts(describe(found), describe(sampler), None, None, None, found.batch_size)
+    settings = replace(settings, batch_size=found.batch_size)
+    estimator = parts.estimator
+    if isinstance(estimator, CentredCounts):
+        estimator = CentredCounts(sampler)  # type: ignore[arg-type]
+    return parts._replace(sampler=sampler, estimator=estimator), replace(description, settings=settings, tuned=(tuned,))
+
+
+def _observed(parts: CodeParts, sampler: SCIR | SCIRCV, rows: int, seed: int) -> Observed:
+    """The counts of all data, or an estimate from a part of a stream that the sampler would not count either."""
+    source, alpha = parts.source, parts.prior
+    if not isinstance(source, Stream):
+        count = np.bincount(source, minlength=alpha.size).astype(float)
+        at_once = parts.batching != "with_replacement" and (isinstance(sampler, SCIR) or sampler.counts_all)
+        return Observed(count, alpha, parts.batching, counted=True, most=len(source), at_once=at_once)
+    blocks = CodeBlocks(source, alpha.size, seed=seed, chain=0)
+    try:
+        codes = Codes(FromDisk(blocks, rows, seed=seed, chain=0), Weights(alpha), lazy=False)
+        counted = isinstance(sampler, SCIRCV) and sampler.counts_all
+        count = codes.total() if counted else codes.typical()
+        most = min(source.resident_rows, source.size)
+        return Observed(count, alpha, "shuffled", counted=counted, most=most, at_once=False)
+    finally:
+        blocks.close()
 
 
 def _source(data: Any, prior: Any, categories: int | None) -> tuple[Any, np.ndarray]:

@@ -47,6 +47,7 @@ from scirocco.verbs.sample import (
     require_same_data,
     require_warm_up,
     run_engines,
+    with_thin,
 )
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ def sample_shards(
     method: str = "consensus",
     num_samples: int = 1000,
     burn_in: int = 1000,
-    thin: int = 1,
+    thin: int | None = None,
     batch_size: int | float | None = None,
     estimator: Estimator | None = None,
     batching: Batching | None = None,
@@ -225,10 +226,11 @@ def _run(target: Target, parts: GradientParts, description: Description, folder:
     begun = folder is not None and all_begun(folder.path, settings)
     known = description.tuned if begun and description.tuned else (None,) * count
     prepared: list[Prepared] = [
-        prepare(shard_of(target, number, count), parts, description, known[number]) for number in range(count)
+        prepare(shard_of(target, number, count), parts, description, known[number], folder, number)
+        for number in range(count)
     ]
     found = tuple(own.found for own in prepared if own.found is not None)
-    description = replace(description, tuned=found or description.tuned)
+    description = with_thin(replace(description, tuned=found or description.tuned), prepared)
     numbers = range(settings.chains)
     size = settings.group_size
     engines = [

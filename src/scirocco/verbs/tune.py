@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import jax
@@ -67,6 +68,8 @@ def tune(
     blocks: Sequence[Block] = (),
     seed: int = 0,
     look_elsewhere: bool = True,
+    path: str | Path | None = None,
+    show: Callable[[str], None] = lambda text: None,
 ) -> Tuned:
     """Find the step size of a sampler with ``step_size="auto"``, as ``sample`` does before it runs.
 
@@ -74,6 +77,8 @@ def tune(
     mode, and a ``report`` on what was chosen and why. ``Auto(sd_error=0.02)`` in place of "auto" sets the limit.
     Without an ``estimator`` the plain gradient or control variates are chosen by their noise. ``look_elsewhere`` asks
     for searches for other modes, from around the mode, or from starts of ``initial`` if it is a function of a key.
+    In a folder ``path`` the rounds of a warm-up are kept, so that a search that was killed goes on after the last of
+    them; ``show`` is told of each.
 
     >>> import jax.numpy as jnp, scirocco as sc
     >>> target = sc.Target(lambda m: -m**2 / 2, lambda m, x: -(x - m)**2 / 2, jnp.arange(1000.0) % 7)
@@ -82,6 +87,7 @@ def tune(
     ('ControlVariate of second order', True)
     """
     from scirocco.tuning.automatic import tune_kernel
+    from scirocco.tuning.rounds import Rounds
 
     refuse_after_fork()
     if automatic(getattr(sampler, "step_size", None)) is None:
@@ -98,8 +104,9 @@ def tune(
     free = estimator is None and batching is None
     starts = initial if is_function(initial) else None
     return tune_kernel(
-        make, rows, first, free=free, free_batch=batch_size is None, look_elsewhere=look_elsewhere, starts=starts
-    )
+        make, rows, first, free=free, free_batch=batch_size is None, look_elsewhere=look_elsewhere, starts=starts,
+        making=Rounds(None if path is None else Path(path), show),
+    )  # fmt: skip
 
 
 def _batch_size(target: Target, sampler: Sampler, batch_size: int | float | None) -> int | float:

@@ -126,7 +126,7 @@ class StreamChain(LocalStep):
             self.sweeps, self.skip_sweeps, apart=True, threads=self.threads,
         )  # fmt: skip
         known = batch.rows is not None and isinstance(self.minibatches, InMemory)
-        where = self.minibatches.data.entries(batch.rows) if known else None  # type: ignore[attr-defined]
+        where = self.minibatches.data.entries(batch.rows) if known else None
         return Entries(where, documents.words, table, 1 / self.counted)
 
     @property
