@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import importlib.util
 import time
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from scirocco.batches import Arrays, Batch
 from scirocco.core.checks import require_seed
@@ -27,7 +29,7 @@ from scirocco.verbs.tune import default_batch_size
 SAVES = 2.0  # times as dear as that of a minibatch: a gradient of all data that is not worth being approximated
 LEAPFROGS = 15  # gradients of a step of NUTS, as it is on most posteriors
 TUNING = 40  # gradients of all data that tuning takes
-TIMES = 3
+TIMES = 7
 LARGEST = 10**6  # rows: beyond, nothing need be timed
 
 
@@ -55,8 +57,8 @@ def choose(target: Target, initial: Params, settings: StepSettings, *, open_: bo
     if is_function(initial):
         initial = initial(jax.random.key(require_seed(settings.seed)))
     rows = default_batch_size(target)
-    whole, part = (_seconds(target, initial, n) for n in (target.size, rows))
-    steps = settings.chains * (settings.burn_in + settings.num_samples * settings.thin)
+    whole, part = _seconds(target, initial, (target.size, rows))
+    steps = settings.chains * (settings.burn_in + settings.num_samples * (settings.thin or 1))
     exact, minibatches = steps * LEAPFROGS * whole, steps * part + TUNING * whole
     costs = (
         f"a gradient of all {target.size:,} rows takes {1e6 * whole:.0f} us, of a minibatch of {rows:,} "
@@ -67,15 +69,18 @@ def choose(target: Target, initial: Params, settings: StepSettings, *, open_: bo
     return Choice(automatic, f"from minibatches: {costs}")
 
 
-def _seconds(target: Target, initial: Params, rows: int) -> float:
-    """The time of a gradient from so many rows, the least of a few."""
-    data = jax.device_put(target.source.first(rows))
-    times = []
-    for _ in range(TIMES + 1):  # the first one compiles
-        began = time.perf_counter()
+def _seconds(target: Target, initial: Params, sizes: Sequence[int]) -> list[float]:
+    """The time of a gradient from so many rows, the least of a few; in turns, so that load meets all of them."""
+    batches = [jax.device_put(target.source.first(rows)) for rows in sizes]
+    for data in batches:  # compile
         jax.block_until_ready(_gradient(target.density, initial, data))
-        times.append(time.perf_counter() - began)
-    return min(times[1:])
+    least = [np.inf for _ in sizes]
+    for _ in range(TIMES):
+        for number, data in enumerate(batches):
+            began = time.perf_counter()
+            jax.block_until_ready(_gradient(target.density, initial, data))
+            least[number] = min(least[number], time.perf_counter() - began)
+    return least
 
 
 @partial(jax.jit, static_argnums=0)
