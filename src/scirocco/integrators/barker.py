@@ -17,14 +17,17 @@ E xi^4 = 1.04, have hardly more bias, normal ones three times as much.
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
 from numpy.polynomial.legendre import leggauss
-from scipy.interpolate import RectBivariateSpline
 from scipy.special import expit, ndtr
 
 from scirocco.core.types import Number
+
+if TYPE_CHECKING:
+    from scipy.interpolate import RectBivariateSpline
 
 SPREAD = 0.1  # of bimodal increments around +-1, as in the source
 PROBIT = 1.702  # s(x) is nearly the normal distribution function of x / PROBIT
@@ -67,6 +70,8 @@ def increment_law(increments: str) -> tuple[np.ndarray, np.ndarray]:
 @lru_cache(maxsize=4)
 def _table(increments: str, corrected: bool) -> RectBivariateSpline:
     """The logarithm of the ratio of the variances, by log(1 + k / UNIT) and log(1 + v / UNIT)."""
+    from scipy.interpolate import RectBivariateSpline  # slow to import, and for this sampler alone
+
     across, along = (
         np.linspace(0, np.log1p(LARGEST_K / UNIT), SIZE_K),
         np.linspace(0, np.log1p(LARGEST_V / UNIT), SIZE_V),
