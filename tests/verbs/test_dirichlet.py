@@ -153,12 +153,18 @@ def test_chains_with_such_a_step_have_the_sds_that_were_foreseen():
     ess = convergence.ess(trace.posterior["omega"].values[:, :, :3], "sd")
     assert np.all(np.abs(found - foreseen) < 4.5 * (1 + foreseen) / np.sqrt(2 * ess))
     assert f"predicted error of the posterior sd: {trace.tuning.sd_error:.1%}" in str(trace.summary())
-    assert "sc.Auto(sd_error=0.05)" in trace.verdict().action  # less than was asked for
+    wide = "sds are off by up to"
+    assert any(wide in reason for reason in trace.verdict().reasons)  # and the rarest categories need more draws
+    enough = run(sc.SCIRCV(sc.Auto(sd_error=0.3)), batch_size=20, num_samples=15_000, thin=2)
+    assert "sc.Auto(sd_error=0.05)" in enough.verdict().action  # less than was asked for
 
 
 def test_the_default_says_use_it_and_is_right():
     for codes, prior in ((CODES, 0.1), (np.repeat(np.arange(5), [4, 3, 2, 1, 1]), 1.0)):
         trace = sc.sample_dirichlet(codes, prior, categories=5)
+        if prior == 0.1:  # of empty categories, which have most of their variance in rare draws, it has too few
+            assert trace.verdict().kind == "run longer"
+            trace = again(trace, codes, prior)
         assert trace.verdict().good, str(trace.verdict())
         parameter = prior + np.bincount(codes, minlength=5)
         exact = stats.dirichlet(parameter)

@@ -96,9 +96,9 @@ def _said(sampler: Any, centre: np.ndarray | None) -> str:
 
 
 def _agreement(moments: Moments, parameter: np.ndarray) -> dict[str, Any]:
-    """R-hat of means and variances, given how far the squares of such draws spread."""
+    """R-hat of means and variances, given how far the squares of such draws spread; and that itself."""
     spread = {"omega": _spread(parameter)}
-    return worst_rhat(moment_rhat(moments.mean, moments.variance(), moments.count, spread))
+    return {"spread": spread, **worst_rhat(moment_rhat(moments.mean, moments.variance(), moments.count, spread))}
 
 
 def _spread(parameter: np.ndarray) -> np.ndarray:

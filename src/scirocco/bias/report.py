@@ -44,6 +44,8 @@ SLACK = 0.1  # of a variance: Monte Carlo error that need not be explained
 NEGLIGIBLE = 1e-6  # share of a coordinate in the stiffest direction
 HOT = 3.0  # times what the law explains: a temperature, measured at few points, beyond which a step is unstable
 
+TABLES = ("virial", "virial_error", "conflicts", "spread")  # fields of a report that are stored by their names
+
 Moments = dict[str, np.ndarray]
 
 
@@ -65,6 +67,7 @@ class BiasReport:
     virial: dict[str, np.ndarray] = field(default_factory=dict)  # sampled over true variance, by the virial identity
     virial_error: dict[str, np.ndarray] = field(default_factory=dict)
     conflicts: dict[str, np.ndarray] = field(default_factory=dict)  # whether it is what ``sd_error`` shows
+    spread: dict[str, np.ndarray] = field(default_factory=dict)  # of squares, where the posterior is known: codes
     narrowest: float | None = None  # combination of parameters: its sampled over true variance; None: not measured
     narrowest_error: float = np.inf
     narrowest_in: str = ""  # its largest weights, of parameters in units of their sds
@@ -229,7 +232,7 @@ class BiasReport:
         """The report as named arrays, to be saved with the run."""
         arrays = {f"share/{name}": v for name, v in self.minibatch_share.items()}
         arrays |= {f"error/{name}": v for name, v in self.sd_error.items()}
-        for kind in ("virial", "virial_error", "conflicts"):
+        for kind in TABLES:
             arrays |= {f"{kind}/{name}": v for name, v in getattr(self, kind).items()}
         rest = {
             "step_size": self.step_size, "exact_steps": self.exact_steps, "stiffest_error": self.stiffest_error,
@@ -248,7 +251,7 @@ class BiasReport:
             return {n.removeprefix(f"{kind}/"): a for n, a in arrays.items() if n.startswith(f"{kind}/")}
 
         rest: dict[str, Any] = {f.name: arrays[f.name].item() for f in fields(cls) if f.name in arrays}
-        rest |= {kind: part(kind) for kind in ("virial", "virial_error", "conflicts")}
+        rest |= {kind: part(kind) for kind in TABLES}
         return cls(part("share"), part("error"), **rest)
 
 

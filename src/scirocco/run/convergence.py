@@ -48,15 +48,17 @@ def standard_error(values: np.ndarray) -> np.ndarray:
     return error
 
 
-def relative_errors(values: np.ndarray) -> tuple[float, float]:
+def relative_errors(values: np.ndarray, spread: float | None = None) -> tuple[float, float]:
     """Monte Carlo errors of the mean and of the sd of one coordinate, (chain, draw), both in units of its sd.
 
     The sd is the root of a mean of squares, whose own spread grows with the fourth moment: heavy tails, and categories
-    that are nearly always empty, need many times the draws of a normal law.
+    that are nearly always empty, need many times the draws of a normal law. ``spread`` is the variance of the squares
+    over their squared mean, if it is known: few draws may not have seen the largest.
     """
     squares = (values - values.mean()) ** 2
-    of_squares = np.sqrt(_ESS["sd"](values))
-    return float(1 / np.sqrt(_ESS["mean"](values))), float(squares.std() / (2 * squares.mean() * of_squares))
+    if spread is None:
+        spread = squares.var() / squares.mean() ** 2
+    return float(1 / np.sqrt(_ESS["mean"](values))), float(np.sqrt(spread / (4 * _ESS["sd"](values))))
 
 
 def _each(draws: Any, compute: Callable[[np.ndarray], float]) -> Any:

@@ -11,7 +11,20 @@ from scirocco.run import convergence
 from scirocco.run.describe import is_opaque, rebuild
 from scirocco.run.description import CodeSettings, Description, StepSettings
 from scirocco.run.trace import FEW, LEAST_DRAWS, MAX_ROWS, Trace, label_of, thinned
-from scirocco.run.verdict import LONGER, MEANS, NOT, Advice, Finding, Findings, Verdict, judge, monte_carlo
+from scirocco.run.verdict import (
+    LONGER,
+    MARGIN,
+    MEANS,
+    NOT,
+    SD_LIMIT,
+    Advice,
+    Finding,
+    Findings,
+    Verdict,
+    chance,
+    judge,
+    monte_carlo,
+)
 
 ENOUGH = 1000  # draws to ask for where there are next to none
 SEVERAL = 4  # chains, where one has none to be compared with
@@ -73,9 +86,10 @@ def _converged(trace: Trace) -> list[Finding]:
     for name, variable in selected.data_vars.items():
         values = variable.values.reshape(*variable.shape[:2], -1).astype(np.float64)
         names = [label_of(selected, str(name), index) for index in np.ndindex(variable.shape[2:])]
+        spread = _spread(trace, selected, str(name), values.shape[2])
         for k in np.flatnonzero(np.ptp(values, axis=(0, 1)) > 0):  # what never changes has no error
             column = values[:, :, [k]]
-            rows.append([float(convergence.rhat(column)[0]), *convergence.relative_errors(column[..., 0])])
+            rows.append([float(convergence.rhat(column)[0]), *convergence.relative_errors(column[..., 0], spread[k])])
             labels.append(names[k])
     if not rows:
         return [Finding(NOT, "no parameter has moved", Advice(less_bias=True))]
@@ -84,6 +98,15 @@ def _converged(trace: Trace) -> list[Finding]:
         alone = "a single chain cannot be compared with others"
         findings.append(Finding(LONGER, alone, Advice(settings={"chains": "4"})))
     return findings
+
+
+def _spread(trace: Trace, selected: Any, name: str, size: int) -> list[float | None]:
+    """How far squares of each coordinate spread, if the report knows the posterior; None where it does not."""
+    known = getattr(trace.bias, "spread", {}).get(name)
+    if known is None:
+        return [None] * size
+    at = selected.coords.get(f"{name}_at")  # of a selection
+    return list(known if at is None else known[at.values.astype(int)])
 
 
 def action_of(trace: Trace, advice: Advice) -> str:
@@ -119,26 +142,34 @@ def _action_on_codes(
 ) -> str:  # fmt: skip
     """What to run next on category codes."""
     sampler = settings.pop("sampler", None) or _code(known.parts.sampler)
+    chains = steps.chains if steps.chains > 1 else SEVERAL
     kept: dict[str, Any] = {
-        "categories": rebuild(known.parts.prior).size, "num_samples": max(steps.num_samples, ENOUGH),
-        "chains": steps.chains if steps.chains > 1 else SEVERAL, "seed": steps.seed,
+        "categories": rebuild(known.parts.prior).size, "num_samples": max(steps.num_samples, _enough(trace, chains)),
+        "chains": chains, "seed": steps.seed,
     }  # fmt: skip
     if factor > 1:
         moves = "step_size" in known.parts.sampler.get("fields", {"step_size"})
-        kept |= _longer_on_codes(trace.tuning, steps, min(factor, MOST_LONGER), moves=moves)
+        kept |= _longer_on_codes(trace.tuning, steps, min(factor, MOST_LONGER), kept["num_samples"], moves=moves)
     given = ", ".join(f"{name}={code}" for name, code in (kept | settings).items())
     return f"sc.sample_dirichlet(codes, prior, {sampler}, {given})"
 
 
-def _longer_on_codes(tuning: Any, steps: CodeSettings, factor: float, *, moves: bool) -> dict[str, Any]:
+def _enough(trace: Trace, chains: int) -> int:
+    """Draws of each chain, independent of each other, that a verdict would be content with."""
+    spread = getattr(trace.bias, "spread", {}).get("omega", np.full(1, 2.0))
+    wanted = MARGIN * (chance(spread.size) / SD_LIMIT) ** 2 * np.max(spread) / 4
+    return max(ENOUGH, int(np.ceil(wanted / chains)))
+
+
+def _longer_on_codes(tuning: Any, steps: CodeSettings, factor: float, least: int, *, moves: bool) -> dict[str, Any]:
     """Settings of a longer run. Draws that forget each other gain by their number, others by their distance."""
     now: dict[str, Any] = {"batch_size": steps.batch_size, "thin": steps.thin or 1, "burn_in": steps.burn_in}
-    more = {"num_samples": max(ENOUGH, int(np.ceil(steps.num_samples * factor)))}
+    more = {"num_samples": max(least, int(np.ceil(steps.num_samples * factor)))}
     if tuning is not None:  # it knows how fast they do
         wanted = tuning.longer()
         known = now | {name: max(wanted[name], now[name]) for name in ("thin", "burn_in")}
         known["batch_size"] = wanted.get("batch_size", steps.batch_size)
-        return known | more if known == now and steps.num_samples >= ENOUGH else known
+        return known | more if known == now and steps.num_samples >= least else known
     if not moves:
         return now | more
     thin = int(np.ceil(now["thin"] * factor))
