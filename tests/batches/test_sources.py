@@ -16,6 +16,7 @@ from scirocco.batches import Arrays, Arrow, MemoryMapped, Parquet, shuffle_to, t
 from scirocco.batches import stream as on_disk
 from scirocco.batches.order import Order
 from scirocco.batches.stream import Loader
+from scirocco.tuning.rounds import run_round
 
 SIZE = 1003
 X = np.random.default_rng(0).normal(size=(SIZE, 3)).astype(np.float32)
@@ -262,6 +263,25 @@ def test_the_loader_reads_nothing_that_no_one_will_ask_for(stream, together):
         assert list(loader._coming) == [range(together, 2 * together)]
     finally:
         loader.close()
+
+
+@pytest.mark.parametrize("stream", ["npy"], indirect=True)
+def test_a_kernel_reads_ahead_for_steps_to_come_and_not_for_a_look_at_one(stream):
+    target = sc.Target(lambda m: 0.0 * jnp.sum(m), lambda m, r: -0.5 * jnp.sum((r["x"] - m) ** 2), stream)
+    kernel = sc.kernel(target, sc.SGLD(1e-4), batch_size=50)
+    try:
+        state = kernel.init(jax.random.key(0), jnp.zeros(3))
+        assert not kernel._loader(0)._coming
+        kernel.step(jax.random.key(1), state)
+        assert list(kernel._loader(0)._coming) == [range(1, 2)]
+        run_round(kernel, jnp.zeros(3), np.zeros((4, 3)), {}, 8, number=5)
+        assert not kernel._loader(0)._coming
+        kernel.data_at(2 * kernel.steps_per_block, end=3 * kernel.steps_per_block)
+        assert not kernel._loader(0)._coming
+        kernel.data_at(2 * kernel.steps_per_block, end=3 * kernel.steps_per_block + 1)
+        assert list(kernel._loader(0)._coming) == [range(3, 4)]
+    finally:
+        kernel.close()
 
 
 def test_blocks_that_are_read_together_decode_each_group_once(tmp_path, monkeypatch):

@@ -135,6 +135,26 @@ def test_what_never_moves_is_infinitely_narrow_and_no_error():
     assert off(narrowest)
 
 
+@pytest.mark.parametrize("others", [1, 2])
+def test_a_run_in_which_a_parameter_never_moves_names_it(others):
+    """Its steps are lost in rounding; the other parameters, correlated with it, are right given that it stands."""
+    precision = jnp.eye(others + 1) + 0.4
+
+    def log_prior(p):
+        x = jnp.append(p["a"], p["b"])
+        return -0.5 * x @ precision @ x
+
+    target = sc.Target(log_prior, lambda p, row: 0.0 * row, np.ones(8, np.float32))
+    start = {"a": jnp.zeros(others), "b": jnp.array(1.0)}
+    trace = sc.sample(
+        target, sc.SGLD({"a": 0.05, "b": 1e-20}), start, num_samples=500, burn_in=100, thin=20, batch_size=1.0
+    )
+    assert trace.variance["b"] == 0 == trace.bias.virial["b"]
+    np.testing.assert_allclose(trace.bias.virial["a"], 1, atol=0.2)
+    assert trace.verdict().reasons == ("the chains are too narrow: they hardly moved: -100.0% in the sd of b",)
+    assert (trace.bias.narrowest is None) == (others == 1)
+
+
 def test_words():
     assert in_words(np.array([-0.6, 0.8, 0.01]), ["a", "b[0]", "c"]) == "0.80 b[0] - 0.60 a"
     assert in_words(np.ones(25), [f"w[{k}]" for k in range(25)]) == "0.20 w[0] + 0.20 w[1] + 0.20 w[2] + ..."

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import scirocco as sc
+from scirocco.bias.combinations import Combination
 from scirocco.bias.report import RHAT_LIMIT, BiasReport, _checked, bias_report, moment_rhat, spread_apart
 from scirocco.bias.virials import Virials
 
@@ -178,6 +179,16 @@ def test_combinations_are_named_and_chance_is_not():
     assert "0.70 and 1.40" in str(uncertain)
     assert "is sampled" not in str(uncertain)
     assert "worst" not in str(GOOD)  # nothing was measured
+
+
+def test_the_narrower_of_both_combinations_is_the_narrowest():
+    """They were chosen on other points than they are measured on, and change places by chance."""
+    one, other = ("1.00 a", Combination(1.08**2, 0.02, np.ones(1))), ("1.00 b", Combination(0.91**2, 0.04, np.ones(1)))
+    virials = {"w": Virials(np.ones(1), np.full(1, 0.1))}
+    for worst in ((one, other), (other, one)):
+        report = bias_report(sc.SGLD(0.1), None, {}, {}, {}, virials=virials, worst=worst)
+        assert (report.narrowest_in, report.narrowest_error, report.widest_in) == ("1.00 b", 0.04, "1.00 a")
+        assert "0.91 and 1.08 (standard errors 0.02 and 0.01)" in str(report)
 
 
 @pytest.mark.parametrize("apart", [True, False, None])

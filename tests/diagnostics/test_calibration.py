@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from itertools import product
 from math import factorial
 from types import SimpleNamespace
@@ -26,9 +27,9 @@ def calibration(scores, ratio=1.0, independent=200, size=10, **settings):
     """From normal scores (repeat, quantity); the last quantity is the log likelihood."""
     scores = np.asarray(scores)
     names = (*(f"theta[{k}]" for k in range(scores.shape[1] - 1)), LIKELIHOOD)
-    trace = SimpleNamespace(mean={"theta": np.zeros(size)}, description=None, tuning=None)
+    trace = SimpleNamespace(description=None, tuning=None)
     among = np.full(scores.shape, independent)
-    return Calibration(trace, names, ndtr(scores), among, ratio, len(scores), **settings)
+    return Calibration(trace, names, ndtr(scores), among, ratio, len(scores), dimension=size, **settings)
 
 
 def normal(repeats=100, quantities=6, seed=0):
@@ -161,13 +162,12 @@ def test_the_log_likelihood_tells_the_error_of_all(width):
     truth = rng.chisquare(size, size=200) * (width**2 + 1) / (2 * width**2)
     likelihood = (1 + np.sum(draws > truth[:, None], axis=1)) / 402
     found = calibration(normal(200, 1), size=size)
-    found = Calibration(found.trace, (LIKELIHOOD,), likelihood[:, None], found.independent, 1.0, 200)
+    found = replace(found, ranks=likelihood[:, None])
     verdict = found.verdict()
     assert verdict.kind == ("use means, not intervals" if width < 1 else "do not use it")
     told = float(verdict.reasons[0].split("off by ")[1].split("%")[0]) / 100
     assert told == pytest.approx(width - 1, abs=0.25 if width > 1 else 0.08)
-    exact = Calibration(found.trace, (LIKELIHOOD,), likelihood[:, None], found.independent, 1.0, 200, exact=True)
-    assert "the sampler is exact" in str(exact.verdict())
+    assert "the sampler is exact" in str(replace(found, exact=True).verdict())
 
 
 def test_what_would_have_been_seen_is_seen_four_times_out_of_five():
@@ -183,9 +183,7 @@ def test_what_would_have_been_seen_is_seen_four_times_out_of_five():
         ranks = (np.sum(draws > truth[:, None], axis=1) + rng.random(repeats)) / 201
         found = calibration(normal(repeats, 2, int(rng.integers(2**31))), size=size)
         both = np.stack([found.ranks[:, 0], ranks], axis=1)
-        seen.append(
-            Calibration(found.trace, found.names, both, found.independent, 1.0, 100).table["p_adjusted"].iloc[1]
-        )
+        seen.append(replace(found, ranks=both).table["p_adjusted"].iloc[1])
     assert np.mean(np.array(seen) < 0.05) == pytest.approx(0.8, abs=4 * 0.04)
 
 
@@ -197,9 +195,19 @@ def test_few_repeats_few_draws_and_failures():
     assert sticky.kind == "run longer"
     assert "worth 5 independent ones" in sticky.reasons[0]
     assert "thin=6)" in sticky.action
+    assert "thin=42)" in calibration(normal(50), independent=5, thin=8).verdict().action  # 8 * 1.3 * 20 / 5
     failed = calibration(normal(50), failures=("a chain is no longer finite",)).verdict()
     assert failed.kind == "do not use it"
     assert "1 of 51 repeats failed" in failed.reasons[0]
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_single_repeat_says_nothing(own):
+    band = ecdf_band(1)
+    assert (band.low.tolist(), band.high.tolist(), shape_p_value(np.array([0.01]))) == ([0.0], [1.0], 1.0)
+    found = calibration(normal(1), own=own)
+    assert "1 repeat is too few to say anything" in str(found)
+    found.plot()
 
 
 def test_summary_picture_and_data_set(monkeypatch, tmp_path):

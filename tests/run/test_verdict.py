@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,8 @@ import pytest
 
 import scirocco as sc
 from scirocco.run.convergence import relative_errors
+from scirocco.run.describe import describe
+from scirocco.run.trace_verdict import _code
 from scirocco.run.verdict import Advice, Finding, judge
 
 NOTHING = np.ones(8, np.float32)  # data that says nothing: the prior is the posterior
@@ -145,9 +148,21 @@ def test_the_gravest_finding_is_the_verdict():
     kind, reasons, advice = judge(
         [Finding("use it", "fine"), Finding("do not use it", "lost"), Finding("run longer", "short", Advice(factor=2))]
     )
-    assert (kind, reasons, advice.factor) == ("do not use it", ("lost", "short"), 2)
+    assert (kind, reasons, advice) == ("do not use it", ("lost", "short"), None)  # to run longer would not help
+    cold = Finding("do not use it", "cold", Advice(less_bias=True))
+    assert judge([Finding("do not use it", "lost"), cold])[2].less_bias
+    uncertain = [Finding("run longer", "apart"), Finding("run longer", "short", Advice(factor=2))]
+    assert judge(uncertain)[2].factor == 2
     assert judge([Finding("use it", "fine")])[:2] == ("use it", ("fine",))
     assert judge([])[0] == "do not use it"
+
+
+def test_samplers_are_written_as_code_that_runs():
+    def written(sampler):
+        return _code(json.loads(json.dumps(describe(sampler))))  # as a folder has it
+
+    assert written(sc.SCIRCV(0.5, centre=np.array([[600.0, 400.0]]))) == "sampler"
+    assert written(sc.SCIRCV(0.5, recentre_every=50)) == "sc.SCIRCV(step_size=0.5, recentre_every=50)"
 
 
 def test_points_of_a_run_survive_a_kill(tmp_path):

@@ -187,6 +187,14 @@ def test_verdicts_know_whether_bounds_held():
     assert "lipschitz must be larger" in str(wrong.bias)
     again = type(wrong.bias).from_arrays(wrong.bias.to_arrays())
     assert again.fault == wrong.bias.fault
+    assert str(wrong.verdict()).count("above their bounds") == 1
+    wrong.bias = None  # left out, or not yet measured
+    verdict = wrong.verdict()
+    assert (verdict.kind, verdict.action) == ("do not use it", "")
+    count = int(wrong.sample_stats.violations.values[:, -1].sum())
+    assert f"rates were above their bounds {count:,} times" in str(verdict)
+    good.bias = None
+    assert "above their bounds" not in str(good.verdict())
 
 
 def test_a_gradient_that_is_no_number_is_a_violation():

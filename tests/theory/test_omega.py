@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import integrate, stats
 
 from scirocco.theory import EstimateLaw, OmegaLaw, omega, omega_law, stationary_moments
 
@@ -98,6 +98,26 @@ def test_the_gain_of_noise_has_no_jumps(total):
     assert omega.noise_gain(30.0, total) == pytest.approx(1, rel=1e-3)
     large = omega.LARGE_TOTAL
     assert omega.noise_gain(1.0, 0.99 * large) == pytest.approx(omega.noise_gain(1.0, 1.01 * large), rel=1e-3)
+
+
+@pytest.mark.parametrize("total", [1.1, 1.9, 2.05, 2.5, 3.05])
+@pytest.mark.parametrize("h", [0.009, 0.01, 0.011, 0.3])
+def test_the_gain_of_noise_is_that_integral_for_few_observations_too(total, h):
+    kept = np.exp(-h * np.arange(np.ceil(40 / h) + 1))
+
+    def integrand(rest):  # x = 1 - rest
+        after = kept * np.exp(-h)
+        terms = -np.expm1(-h) * kept * rest / ((1 - kept + rest * kept) * (1 - after + rest * after))
+        return np.sum(np.square(terms)) * stats.beta.pdf(rest, total, 2)
+
+    exact = integrate.quad(integrand, 0, 1, points=[h / 10, h, 10 * h], limit=500)[0]
+    assert omega.noise_gain(h, total) == pytest.approx(exact, rel=1e-3)
+
+
+def test_the_gain_of_noise_of_tiny_steps_and_few_observations_is_a_bound():
+    gains = [omega.noise_gain(h, 1.5) for h in (1e-9, 1e-3, 2e-3)]
+    assert gains[0] == gains[1] < gains[2]
+    assert omega.noise_gain(0.00099, 2.01) == pytest.approx(omega.noise_gain(0.001, 2.01) * 0.99, rel=2e-3)
 
 
 def test_a_centre_that_is_off_moves_the_mean():

@@ -7,7 +7,8 @@ import pytest
 import scirocco as sc
 from scirocco.diagnostics import ess
 from scirocco.run.verdict import MEAN_LIMIT, SD_LIMIT, chance, draws_for
-from scirocco.tuning.mixing import steps_per_draw, steps_per_normal_draw
+from scirocco.tuning import mixing
+from scirocco.tuning.mixing import _normal_draws, steps_per_draw, steps_per_normal_draw
 from scirocco.tuning.rounds import Round
 
 
@@ -31,6 +32,24 @@ def test_steps_do_not_depend_on_the_temperature_and_count_all_inner_steps():
         steps_per_normal_draw(sc.SGHMC(0.05, inner_steps=n), 20, 1.0, 0.0, 1.0, seed=0) for n in (1, 5)
     )  # fmt: skip
     assert five == pytest.approx(single / 5, rel=0.2)
+
+
+def test_of_very_many_coordinates_some_are_simulated(monkeypatch):
+    made = []
+
+    def noted(sampler, size, *rest):
+        made.append(size)
+        return _normal_draws(sampler, size, *rest)
+
+    monkeypatch.setattr(mixing, "_normal_draws", noted)
+    size = 100_000
+    for sampler in (sc.SGLD(0.1), sc.SGLD(np.full(size, 0.1, np.float32))):  # a step size for each coordinate
+        assert steps_per_normal_draw(sampler, size, 1.0, 0.3, 1.0, seed=0) == pytest.approx(_time(0.9), rel=0.15)
+    assert max(made) == mixing.SIMULATED < size
+
+
+def test_chains_that_are_lost_have_the_slowest_pace():
+    assert steps_per_normal_draw(sc.SGLD(5.0), 3, 1.0, 0.0, 1.0, seed=0) == mixing.STEPS
 
 
 def test_steps_of_a_trial_are_those_of_its_slowest_parameter():

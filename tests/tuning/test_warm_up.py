@@ -98,6 +98,30 @@ def test_a_damaged_or_foreign_round_is_made_again(tmp_path, monkeypatch):
     assert made == [1, 2, 1, 1]
 
 
+def test_a_round_is_that_of_its_data_its_minibatches_and_its_estimator(tmp_path, monkeypatch):
+    made, x = [], np.arange(10, dtype=np.float32)
+
+    def run_round(*given):
+        made.append(given)
+
+    def ask(data=x, **settings):
+        target = sc.Target(lambda m: 0.0, lambda m, row: -((row - m) ** 2) / 2, data)
+        kernel = Kernel(target, sc.SGLD(0.1), **{"batch_size": 4, **settings})
+        Rounds(tmp_path).run(kernel, jnp.zeros(()), np.zeros((4, 1)), {}, 512, 1)
+
+    monkeypatch.setattr(rounds, "run_round", run_round)
+    labels = np.repeat([0, 1], 5)
+    for other in (
+        {}, {"data": x + 1}, {"seed": 1}, {"batching": sc.batches.WithReplacement()},
+        {"batching": sc.batches.Strata(labels)}, {"batching": sc.batches.Strata(labels[::-1])},
+        {"estimator": sc.ControlVariate()}, {"estimator": sc.ControlVariate(order=2)},
+    ):  # fmt: skip
+        before = len(made)
+        ask(**other)
+        ask(**other)
+        assert len(made) == before + 1, other
+
+
 def made(covariance, seed=0, noise=0.0):
     """Draws of a Gaussian, with gradients whose minibatches add noise."""
     rng = np.random.default_rng(seed)

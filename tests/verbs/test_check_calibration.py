@@ -94,8 +94,10 @@ def test_a_sampler_that_is_too_wide_is_seen():
 
 
 def test_a_sampler_that_is_too_narrow_is_seen():
-    cold = run(sc.GMC(0.07, leapfrog_steps=4, temperature=0.5))
-    verdict = sc.check_calibration(TARGET, cold, simulate, repeats=25).verdict()
+    """Of data whose errors are larger than the likelihood says: its posterior is that at temperature 1/2."""
+    cold = sc.Target(log_prior, lambda m, x: 2 * log_likelihood(m, x), X)
+    trace = sc.sample(cold, sc.GMC(0.05, leapfrog_steps=4), jnp.zeros(D), **SETTINGS)
+    verdict = sc.check_calibration(cold, trace, simulate, repeats=25).verdict()
     assert "intervals too narrow: sds of all parameters" in str(verdict)
 
 
@@ -173,6 +175,26 @@ def test_on_a_manifold(begun):
     assert begun(target, trace, lambda p, key: X[:, :3])["sampler"].scale["m"] == pytest.approx(np.sqrt(0.5))
 
 
+def test_the_dimension_is_that_of_what_is_sampled(monkeypatch):
+    """A sphere in space, and a parameter that a block holds."""
+    monkeypatch.setattr(module.Repeat, "__call__", lambda self, number: (np.full(5, 0.5), np.full(5, 100)))
+    target = sc.Target(
+        lambda p: 0.0, lambda p, row: p["tau"] * row @ p["m"], X[:, :3], manifold={"m": sc.manifolds.Sphere()}
+    )
+    blocks = [sc.Block("tau", lambda key, params, batch: {"tau": params["tau"]})]
+    start = {"m": jnp.array([1.0, 0.0, 0.0]), "tau": jnp.array(1.0)}
+    trace = sc.sample(target, sc.SGGMC(0.01), start, batch_size=10, blocks=blocks, **SETTINGS)
+    found = sc.check_calibration(target, trace, lambda p, key: X[:, :3], repeats=2, blocks=blocks, thin=7)
+    assert (found.dimension, found.thin) == (2, 7)
+
+
+def test_the_zig_zag_process_is_exact_too(trace, monkeypatch):
+    monkeypatch.setattr(module.Repeat, "__call__", lambda self, number: (np.full(D + 1, 0.5), np.full(D + 1, 100)))
+    zigzag = sc.ZigZag(0.1, lipschitz=2.0 * N)
+    assert sc.check_calibration(TARGET, trace, simulate, repeats=2, sampler=zigzag, batch_size=1).exact
+    assert not sc.check_calibration(TARGET, trace, simulate, repeats=2, sampler=sc.SGLD(1e-3)).exact
+
+
 def test_a_step_size_left_open_is_found_in_each_repeat(trace, begun, monkeypatch):
     asked = {}
 
@@ -240,6 +262,10 @@ def test_a_budget_of_time(trace, ticking):
     found = sc.check_calibration(TARGET, trace, simulate, repeats=50, max_seconds=1.0)
     assert 1 <= found.repeats < 50
     assert found.stopped.kind == "budget"
+    ticking(1.0)
+    used_up = sc.check_calibration(TARGET, trace, simulate, repeats=5, max_seconds=1e-9)
+    assert (used_up.repeats, used_up.stopped.kind) == (1, "budget")
+    assert "1 repeat is too few" in str(used_up)
 
 
 def test_divergence_is_told(trace, monkeypatch):
@@ -335,6 +361,19 @@ def test_wrong_targets_and_traces(trace, tmp_path):
         sc.check_calibration(TARGET, with_parts(trace, parameters={"a": {1, 2}}), simulate)
     with pytest.raises(ValueError, match="a step size for each parameter: give sampler="):
         sc.check_calibration(TARGET, with_parts(trace, sampler=sc.SGLD(np.full(D, 1e-3))), simulate)
+    labels = np.repeat([0, 1], N // 2)
+    for parts, words in (
+        ({"sampler": sc.ZigZag(0.1, lipschitz=float(N))}, "bounds of ZigZag for its own data: give sampler="),
+        ({"sampler": sc.SGHMC(1e-3, friction={"a": 1.0})}, "settings of SGHMC for each parameter: give sampler="),
+        ({"sampler": sc.SGGMC(1e-3, noise_estimate=sc.GradientNoise({"a": 1.0}))}, "settings of SGGMC for each"),
+        ({"batching": sc.batches.Weighted(np.ones(N))}, "by Weighted, which knows its 30 rows.*give batching=, for 60"),
+        ({"batching": sc.batches.Strata(labels)}, "by Strata, which knows its 30 rows.*give batching=, for 60 rows"),
+        ({"sampler": sc.GMC(0.1, temperature=0.5)}, r"GMC has temperature=0\.5: calibration is that of the posterior"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            sc.check_calibration(TARGET, with_parts(trace, **parts), simulate)
+    with pytest.raises(ValueError, match="calibration is that of the posterior itself"):
+        sc.check_calibration(TARGET, trace, simulate, sampler=sc.SGLD(1e-3, temperature=2.0))
     elsewhere = copy.copy(trace)
     elsewhere.description = replace(known, data=sc.batches.Arrays(X + 1).fingerprint())
     with pytest.raises(ValueError, match="other data than the run"):

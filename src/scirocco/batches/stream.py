@@ -256,18 +256,18 @@ class Loader:
 
     def get(self, number: int, last: float = np.inf) -> Data:
         """Block ``number``; the next ones start to be read, up to the ``last`` that will be asked for."""
+        turn = self._turn(number)
+        after = self._turn(turn.stop)
         if self._current is None or self._current[0] != number:
             self._current = None  # let go of the old block before the new one arrives
-            turn = self._turn(number)
             if number not in self._ready:
                 self._ready = {}
                 self._ready = dict(zip(turn, self._start(turn).result(), strict=True))
-            after = self._turn(turn.stop)
             self._coming = {numbers: f for numbers, f in self._coming.items() if numbers == after}
             self._ready = {n: block for n, block in self._ready.items() if n >= number}
             self._current = (number, jax.tree.map(jnp.asarray, self._ready.pop(number)))
-            if len(self._ready) <= (self.together - 1) // 2 and after.start <= last:
-                self._start(after)
+        if len(self._ready) <= (self.together - 1) // 2 and after.start <= last:
+            self._start(after)  # of a block that is held already too: it may have been asked for alone before
         return self._current[1]
 
     def expect(self, number: int) -> None:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scirocco.bias.virials import BLOCKS, Curvature, halves
+from scirocco.bias.virials import BLOCKS, Curvature, halves, sds
 from scirocco.run.convergence import ess, standard_error
 
 KRYLOV = 40  # products with the matrix, at most, for both of its ends
@@ -67,7 +67,7 @@ def _extremes(
     """u and w with u'w = 1 for the smallest and the largest eigenvalue that these points show."""
     size = x.shape[-1]
     x, g = x.reshape(-1, size), g.reshape(-1, size)
-    unit = np.maximum(x.std(axis=0), np.finfo(np.float64).tiny) if curvature is None else curvature.unit
+    unit = sds(x) if curvature is None else curvature.unit
     z, h = x / unit, g * unit
     if curvature is not None:
         # Of the right law no eigenvalue is below T/d here, those of a matrix of correlations being at most d.

@@ -15,6 +15,7 @@ from scirocco.manifolds import Euclidean
 from scirocco.run.checkpoint import part
 from scirocco.run.engine import Measured
 from scirocco.run.moments import Moments
+from scirocco.run.trace import coordinate
 from scirocco.samplers.base import Strain, at
 from scirocco.samplers.preconditioned import Preconditioned
 
@@ -91,19 +92,29 @@ class _Points:
         return {name: new.reshape(old.shape) for (name, old), new in zip(slopes.items(), parts, strict=True)}
 
     def worst(self) -> list[tuple[str, Combination]]:
-        """The narrowest and the widest combination of parameters in flat space, with words for it."""
-        if sum(self.places[name][0, 0].size for name in self.flat) < 2:
+        """The narrowest and the widest combination of parameters in flat space, with words for it.
+
+        Parameters that never moved are left out: their virials say so, and they would hide what is wrong elsewhere.
+        """
+        if not self.flat:
             return []
         x, g = (a.astype(np.float64) for a in self._side_by_side)
-        sd = x.std(axis=(0, 1))
+        moves = np.ptp(x, axis=(0, 1)) > 0
+        if moves.sum() < 2:
+            return []
         scale = self.sampler.scale if isinstance(self.sampler, Preconditioned) and self.curvatures is None else None
+        curvatures = self.curvatures
+        if not moves.all():
+            x, g, scale = x[..., moves], g[..., moves], None
+            curvatures = Curvature.of_halves(x, g)
+        sd = x.std(axis=(0, 1))
         if scale is not None:
             x, g = scale.backward(x), np.apply_along_axis(scale.transposed, 2, g)
-        found = worst_combinations(x, g, self.temperature, self.curvatures)
+        found = worst_combinations(x, g, self.temperature, curvatures)
         labels = [
-            f"{name}[{', '.join(map(str, index))}]" if index else name
-            for name in self.flat for index in np.ndindex(self.places[name].shape[2:])
+            coordinate(name, index) for name in self.flat for index in np.ndindex(self.places[name].shape[2:])
         ]  # fmt: skip
+        labels = [label for label, moved in zip(labels, moves, strict=True) if moved]
         weights = [c.weights if scale is None else scale.backward_transposed(c.weights) for c in found]
         return [(in_words(w * sd, labels), c) for w, c in zip(weights, found, strict=True)]
 

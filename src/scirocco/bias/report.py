@@ -321,8 +321,8 @@ def bias_report(
     no virial either.
 
     ``r_hat`` is what ``moment_rhat`` found, ``started_apart`` what ``spread_apart`` did; without them the report does
-    not know whether the chains agree. ``worst`` are the words for the narrowest and the
-    widest combination, and what was found of each.
+    not know whether the chains agree. ``worst`` are the words for the narrowest and the widest combination, and what
+    was found of each.
     """
     report = _by_law(sampler, state, variance, noise, curvature, epoch, stiffest, r_hat, started_apart)
     if not virials:
@@ -333,7 +333,8 @@ def bias_report(
         report = BiasReport({}, unknown, h, started_apart=started_apart, **worst_rhat(r_hat))
     report = _checked(report, virials)
     if worst:
-        (thin, narrowest), (wide, widest) = worst
+        # Measured in other chains than they were sought in, both may be right: by chance the widest is then narrower.
+        (thin, narrowest), (wide, widest) = sorted(worst, key=lambda found: found[1].ratio)
         report = replace(
             report, narrowest=narrowest.ratio, narrowest_error=narrowest.error, narrowest_in=thin,
             widest=widest.ratio, widest_error=widest.error, widest_in=wide,

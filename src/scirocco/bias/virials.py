@@ -58,7 +58,8 @@ class Virials(NamedTuple):
         [1.   1.21]
         """
         x, g = (np.asarray(a, np.float64) for a in (places, slopes))
-        x, g = x - x.mean(axis=(0, 1)), g - g.mean(axis=(0, 1))
+        moves = np.ptp(x, axis=(0, 1)) > 0  # the ratio is 0 where it does not, whatever rounding leaves of it
+        x, g = np.where(moves, x - x.mean(axis=(0, 1)), 0.0), g - g.mean(axis=(0, 1))
         square = np.maximum((x**2).sum(axis=(0, 1)), np.finfo(np.float64).tiny)
         slope = (x * g).sum(axis=(0, 1)) / square
         unit = np.asarray(variance, np.float64) / temperature
@@ -100,6 +101,11 @@ def halves(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return (a[::2], a[1::2]) if len(a) > 1 else (a[:, : a.shape[1] // 2], a[:, a.shape[1] // 2 :])
 
 
+def sds(x: np.ndarray) -> np.ndarray:
+    """Of the columns of a table, for units: 1 of those that do not vary."""
+    return np.where(np.ptp(x, axis=0) > 0, x.std(axis=0), 1.0)
+
+
 class Curvature(NamedTuple):
     """The matrix P by which gradients follow the points, g = P x, symmetric and positive definite: its eigenvalues and
     eigenvectors in units of the sds."""
@@ -113,8 +119,9 @@ class Curvature(NamedTuple):
         """By least squares over points and gradients (chain, point, coordinate)."""
         x, g = (np.asarray(a, np.float64).reshape(-1, a.shape[-1]) for a in (places, slopes))
         x, g = x - x.mean(axis=0), g - g.mean(axis=0)
-        unit = np.maximum(x.std(axis=0), np.finfo(np.float64).tiny)
+        unit = sds(x)
         bent = np.linalg.lstsq(x / unit, g * unit, rcond=None)[0]
+        bent[:, np.ptp(x, axis=0) == 0] = 0  # what never moves shows nothing of its curvature, nor of that of others
         values, vectors = np.linalg.eigh((bent + bent.T) / 2)
         least = max(WEAKEST * float(values[-1]), NONE)
         return cls(unit, np.maximum(values, least), vectors)

@@ -20,6 +20,7 @@ import numpy as np
 
 from scirocco.core.checks import numbers, require_count
 from scirocco.core.trees import named_leaves
+from scirocco.run.trace import coordinate
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,11 +189,7 @@ def thinned(draws: np.ndarray, most: int) -> np.ndarray:
 
 
 def _coordinates(shapes: dict[str, tuple[int, ...]]) -> tuple[str, ...]:
-    return tuple(
-        f"{name}[{', '.join(map(str, index))}]" if index else name
-        for name, shape in shapes.items()
-        for index in np.ndindex(*shape)
-    )
+    return tuple(coordinate(name, index) for name, shape in shapes.items() for index in np.ndindex(*shape))
 
 
 def _shown(shapes: dict[str, tuple[int, ...]]) -> str:

@@ -90,7 +90,7 @@ def ecdf_band(size: int, level: float = 1 - LEVEL) -> Band:
     >>> print(band.low[24].round(2), band.high[24].round(2), band.points[24])
     0.3 0.7 0.5
     """
-    cells = min(size, POINTS)
+    cells = _cells(size)
     tails = _tails(size, cells)
     levels = np.unique(tails)
     least, beyond = 0, len(levels)  # of gammas that are low enough, and of the first that is not
@@ -110,9 +110,14 @@ def shape_p_value(ranks: np.ndarray) -> float:
     1.0 True
     """
     size = len(ranks)
-    cells = min(size, POINTS)
+    cells = _cells(size)
     counts = np.searchsorted(np.sort(ranks), np.arange(1, cells) / cells, side="right")
     return 1 - _staying(size, cells, float(_tails(size, cells)[np.arange(cells - 1), counts].min()))
+
+
+def _cells(size: int) -> int:
+    """Between the points at which a function of so many values is looked at: one point at least."""
+    return max(2, min(size, POINTS))
 
 
 @cache
@@ -177,6 +182,10 @@ class Calibration:
     stopped: Stop | None = None
     seconds: float = 0.0
     note: str = ""
+    thin: int = 1
+    """Steps from draw to draw of a repeat."""
+    dimension: int = 1
+    """Of what was sampled: on a sphere one less than it has coordinates."""
 
     @property
     def repeats(self) -> int:
@@ -231,13 +240,13 @@ class Calibration:
         if self.repeats < FEW_REPEATS:
             why = f" ({self.stopped})" if self.stopped else ""
             more = Advice(settings={"repeats": str(max(self.wanted, FEW_REPEATS))})
-            found.append(Finding(LONGER, f"{self.repeats} repeats are too few to say anything{why}", more))
+            made = "1 repeat is" if self.repeats == 1 else f"{self.repeats} repeats are"
+            found.append(Finding(LONGER, f"{made} too few to say anything{why}", more))
             return found
         worth = self.table["independent"]
         if (draws := float(worth.min())) < FEW_DRAWS:
             text = f"the draws of a repeat are worth {draws:.0f} independent ones ({worth.idxmin()}): too few for ranks"
-            settings = self.trace.description and self.trace.description.settings
-            thin = int(np.ceil(getattr(settings, "thin", 1) * MARGIN * FEW_DRAWS / draws))
+            thin = int(np.ceil(self.thin * MARGIN * FEW_DRAWS / draws))
             found.append(Finding(LONGER, text, Advice(settings={"thin": str(thin)})))
         wrong: dict[str, list[str]] = {}
         for name, p in self.table["p_adjusted"].sort_values().items():
@@ -278,7 +287,7 @@ class Calibration:
         square = worst["spread"] ** 2
         ends = [free * square / float(chdtri(free, 1 - tail)) for tail in (LEVEL / 2, 1 - LEVEL / 2)]
         if kind == "all":  # of a Gaussian, twice the log likelihood below its maximum is chi^2
-            size, who = self._dimension, f"all parameters ({LIKELIHOOD})"
+            size, who = self.dimension, f"all parameters ({LIKELIHOOD})"
             square = float(chdtri(size, self.ranks[:, self.names.index(LIKELIHOOD)]).mean() / size)
             far = float(ndtri(1 - LEVEL / 2)) * square * np.sqrt(2 / (size * self.repeats))
             ends, kind = [square + far, square - far], "wide" if square < 1 else "narrow"
@@ -289,14 +298,14 @@ class Calibration:
     def _width(self, square: float) -> float:
         """The sampler's sds over the right ones, from the variance of the normal scores."""
         if not self.own:
-            return float(1 / np.sqrt(square))
+            return float(1 / np.sqrt(square)) if square > 0 else np.inf
         c = self.ratio
         return float(np.sqrt(c / ((1 + c) * square - 1))) if (1 + c) * square > 1 else np.inf
 
     @property
     def sensitivity(self) -> str:
         """What so many repeats would have seen, four times out of five."""
-        count, size = self.repeats, self._dimension
+        count, size = self.repeats, self.dimension
         all_tail = LEVEL / (2 * TESTS * 2)
         tail = all_tail / max(1, len(self.names) - 1)
         free = max(1, count - 1)
@@ -309,10 +318,6 @@ class Calibration:
             above = f"or {large - 1:.0%} too large" if np.isfinite(large) else "(none that are too large)"
             words.append(f"{1 - small:.0%} too small {above} {where}")
         return f"in four of five such checks sds would have been seen that are {', '.join(words)}"
-
-    @property
-    def _dimension(self) -> int:
-        return max(1, sum(int(np.prod(values.shape)) for values in self.trace.mean.values()))
 
     def summary(self) -> Summary:
         """The verdict, the table and what so many repeats can see."""

@@ -112,7 +112,7 @@ class GradientEngine(SteppedEngine):
         if not hasattr(self, "_variables"):
             kernel = self.kernel
             key, state = kernel.shapes(*kernel.check(self.example, values=not self._shapes_only))
-            shapes = stored_draw.eval_shape(self.stored, kernel.program, key, state, kernel.data_at(0))
+            shapes = stored_draw.eval_shape(self.stored, kernel.program, key, state, kernel.data_at(0, end=1))
             sampled = jax.eval_shape(self.stored.values, self.example)
             self._variables = {
                 name: Variable(tuple(v.shape), np.dtype(v.dtype), role=self.stored.role(name, sampled))

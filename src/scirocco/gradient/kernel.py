@@ -114,7 +114,7 @@ class Kernel:
 
         key, state = self.shapes(position, held)
         # The function itself, not a method bound to this program: what was traced for another one need not be again.
-        after, _ = jax.eval_shape(Program.transition, self.program, key, state, self.data_at(0))
+        after, _ = jax.eval_shape(Program.transition, self.program, key, state, self.data_at(0, end=1))
         for (path, old), new in zip(
             jax.tree_util.tree_flatten_with_path(state)[0], jax.tree.leaves(after), strict=True
         ):
@@ -166,7 +166,7 @@ class Kernel:
         """
         if self.steps_per_block is None:
             return self._resident.data
-        number, last = step // self.steps_per_block, (end - 1) // self.steps_per_block
+        number, last = step // self.steps_per_block, (end - 1) / self.steps_per_block
         if len(chains) == 1:
             return self._loader(chains[0]).get(number, last)
         if self._stacked is None or self._stacked[:2] != (number, chains):

@@ -49,9 +49,8 @@ def find_mode(
     summed in float64, because the centre of a control variate should lie well within a posterior sd of the mode; of
     data on disk a few passes, until it does. All but the last steps are made on a random sample of 64 MB where the
     data are far larger and there are at most 500 parameters: its mode is a few posterior sds from that of all data, and
-    one of Newton's steps leads there. On a manifold the
-    steps go along geodesics, and the polish works in normal coordinates; the mode is that of the density on the
-    manifold's own measure.
+    one of Newton's steps leads there. On a manifold the steps go along geodesics, and the polish works in normal
+    coordinates; the mode is that of the density on the manifold's own measure.
     """
     require_target(target)
     require_count("batch_size", batch_size)

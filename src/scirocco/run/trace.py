@@ -218,8 +218,7 @@ class Trace:
             step = -(-values.size // MAX_ROWS) or 1
             for k in range(0, values.size, step):
                 index = np.unravel_index(k, values.shape)
-                label = f"{name}[{', '.join(map(str, index))}]" if values.shape else name
-                rows[label] = {"mean": values[index], "sd": np.sqrt(variance[name][index])}
+                rows[coordinate(name, index)] = {"mean": values[index], "sd": np.sqrt(variance[name][index])}
         return pd.DataFrame.from_dict(rows, orient="index")
 
     def save(self, path: str | Path) -> None:
@@ -270,4 +269,9 @@ def label_of(posterior: xr.Dataset, name: str, index: tuple[int, ...]) -> str:
     """The name of a coordinate in tables."""
     if f"{name}_at" in posterior.coords:
         return f"{name}[{posterior.coords[f'{name}_at'].values[index[0]]}]"
+    return coordinate(name, index)
+
+
+def coordinate(name: str, index: Sequence[Any]) -> str:
+    """The name of a coordinate of a variable: ``w[0, 2]``, or ``w`` alone if it is a number."""
     return f"{name}[{', '.join(map(str, index))}]" if index else name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,8 @@ OF_MODELS = {"num_samples": "n_draws", "chains": "n_chains", "report": "measure_
 
 def verdict_of(trace: Trace) -> Verdict:
     """Whether to use a trace, why, and what to do next."""
-    kind, reasons, advice = judge([*_ended(trace), *_elsewhere(trace), *_converged(trace), *_biased(trace)])
+    found = [_ended(trace), _elsewhere(trace), _out_of_bounds(trace), _converged(trace), _biased(trace)]
+    kind, reasons, advice = judge(chain.from_iterable(found))
     return Verdict(kind, reasons, "" if advice is None else action_of(trace, advice))
 
 
@@ -59,6 +61,15 @@ def _ended(trace: Trace) -> list[Finding]:
     if trace.stopped is not None and trace.stopped.kind == "diverged":
         return [Finding(NOT, str(trace.stopped), Advice(less_bias=True))]
     return []
+
+
+def _out_of_bounds(trace: Trace) -> list[Finding]:
+    """Bounds that a sampler is exact by, and that did not hold, unless the bias report says it."""
+    stats = trace.sample_stats
+    if not trace.count or "violations" not in stats or getattr(trace.bias, "fault", None):
+        return []
+    count = int(stats["violations"].isel(draw=-1).sum())  # so far
+    return [Finding(NOT, f"rates were above their bounds {count:,} times: lipschitz must be larger")] if count else []
 
 
 def _elsewhere(trace: Trace) -> list[Finding]:
@@ -185,6 +196,8 @@ def _code(described: Any) -> str:
     if not all(type(part).__name__ in AT_HAND for part in parts) or not dataclasses.is_dataclass(known):
         return "sampler"
     fields = [(f, getattr(known, f.name)) for f in dataclasses.fields(known)]
+    if any(isinstance(value, np.ndarray) for _, value in fields):
+        return "sampler"
     step = f"step_size={'sc.' if dataclasses.is_dataclass(parts[1]) else ''}{parts[1]!r}"
-    others = [f"{f.name}={value!r}" for f, value in fields if f.name != "step_size" and value is not f.default]
+    others = [f"{f.name}={value!r}" for f, value in fields if f.name != "step_size" and value != f.default]
     return f"sc.{type(known).__name__}({', '.join([step, *others])})"

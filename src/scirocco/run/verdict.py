@@ -72,7 +72,9 @@ def judge(findings: Iterable[Finding]) -> tuple[str, tuple[str, ...], Advice | N
     found = sorted(findings, key=lambda finding: -KINDS.index(finding.kind))
     kind = found[0].kind if found else NOT
     told = [finding for finding in found if kind == USE or finding.kind != USE]
-    advice = next((finding.advice for finding in told if finding.advice is not None), None)
+    # Where nothing is to be used, a longer run or the like would not help.
+    helpful = [finding for finding in told if kind != NOT or finding.kind == NOT]
+    advice = next((finding.advice for finding in helpful if finding.advice is not None), None)
     return kind, tuple(finding.text for finding in told), advice
 
 

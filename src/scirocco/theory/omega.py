@@ -8,7 +8,7 @@ With a = prior + counts, A = sum a, and minibatches of a fixed number of observa
 
 exactly, for any counts however small: given the minibatches the weights are independent, their generating functions
 multiply to that of Gamma(A), and E theta_k^j e^(-s sum theta), integrated over s, gives the moments of omega. g is
-tanh(h/2) for large A and tanh(h/2) (A + 1/3) / (A - 1) for small h.
+tanh(h/2) for large A and tanh(h/2) (A + 1/3) / (A - 1) for small h, if A > 2.
 
 A component with a control variate has the mean and the variance of ``stationary_moments``; its minibatch noise is
 small, of second order, and taken as independent of the others. What noise adds to the moments of theta is then brought
@@ -32,7 +32,9 @@ from scirocco.theory.kernels import Form, require_form
 from scirocco.theory.scir import prefers_control_variate, stationary_moments
 
 LAWS = 100  # different counts whose law is computed; those between them are interpolated
-SMALL_STEP, LARGE_TOTAL = 0.01, 1e4  # below and above which g has reached its limits, to a part in a thousand
+LARGE_TOTAL = 1e4  # above which g has reached its limit, to a part in a thousand, as it has for small steps:
+SMALL_STEP, SOME = 0.01, 3.0  # below this one, for totals above ``SOME``,
+LEAST_STEP, FEW = 0.001, 2.0  # and below this one, for totals above ``FEW``; there is no such limit for fewer
 NODES = 64
 REMEMBERED = 1000  # laws of estimates, which a search for a step size asks for again and again
 
@@ -129,19 +131,24 @@ def omega_law(
 
 
 def noise_gain(step_size: float, total: float) -> float:
-    """g: how much of the variance of a_hat reaches omega, A (A + 1) times.
+    """g: how much of the variance of a_hat reaches omega, A (A + 1) times; to a part in a thousand.
+
+    For A up to 2 and steps below 0.001 it is a bound, the g of that step.
 
     >>> print(round(noise_gain(0.5, 1e6), 4), round(noise_gain(0.5, 10.0), 4))
     0.2449 0.2769
     """
-    limit = float(np.tanh(step_size / 2))
-    if step_size < SMALL_STEP or total > LARGE_TOTAL:
-        return limit * (total + 1 / 3) / (total - 1) if total > 2 else limit
+    small = (step_size < SMALL_STEP and total > SOME) or (step_size < LEAST_STEP and total > FEW)
+    if small or total > LARGE_TOTAL:
+        return float(np.tanh(step_size / 2)) * (total + 1 / 3) / (total - 1)
+    h = max(step_size, LEAST_STEP)
     at, weights = np.polynomial.legendre.leggauss(NODES)
-    x = stats.beta.ppf((at + 1) / 2, 2, total)[:, None]
-    kept = np.exp(-step_size * np.arange(np.ceil(40 / step_size) + 1))
-    terms = -np.expm1(-step_size) * kept * (1 - x) / ((1 - x * kept) * (1 - x * kept * np.exp(-step_size)))
-    return float(weights @ np.sum(np.square(terms), axis=1)) / 2
+    root = (at + 1) / 2  # of the quantile of 1 - x: small steps leave a peak where that is small
+    rest = stats.beta.ppf(root**2, total, 2)[:, None]
+    times = h * np.arange(np.ceil(40 / h) + 2)
+    below = -np.expm1(-times) + rest * np.exp(-times)  # 1 - x r^m
+    terms = -np.expm1(-h) * np.exp(-times[:-1]) * rest / (below[:, :-1] * below[:, 1:])
+    return float((weights * root) @ np.sum(np.square(terms), axis=1))
 
 
 class _Laws:

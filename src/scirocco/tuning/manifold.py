@@ -118,7 +118,7 @@ def measure(
     program = kernel.replaced(kernel.sampler, estimator).program
     words = key_words(kernel.seed, Purpose.NOISE_BATCHES)
     found = [
-        _slopes(program, scale, state, mode, held, draw(), words, number * REPEATS, kernel.data_at(0))
+        _slopes(program, scale, state, mode, held, draw(), words, number * REPEATS, kernel.data_at(0, end=1))
         for number in range(DRAWS)
     ]
     noise, left, whole = (np.array(part, np.float64) for part in zip(*found, strict=True))

@@ -21,6 +21,7 @@ from scirocco.run import convergence
 from scirocco.tuning.rounds import Round
 
 STEPS, COORDINATES = 1024, 64  # of chains on the normal law: their length, and how many coordinates are looked at
+SIMULATED = 1000  # coordinates at most: a thermostat or a Metropolis-Hastings test sees many of them together
 LOOKED_AT = 500  # parameters of a trial: more say nothing new, and take a second
 OF_MEANS = 2.0  # a mean may be off by twice as much, in sds, as an sd: it takes half as many effective draws
 
@@ -37,12 +38,19 @@ def steps_per_draw(made: Round) -> float:
 def steps_per_normal_draw(
     sampler: Any, size: int, curvature: float, noise: float, temperature: float, seed: int
 ) -> float:  # fmt: skip
-    """Of a sampler on the normal law of ``size`` coordinates with this curvature, with this gradient noise."""
-    chains = int(np.clip(2 * COORDINATES // size, 1, 16))
+    """Of a sampler on the normal law of ``size`` coordinates with this curvature, with this gradient noise.
+
+    All steps that were made if chains are lost, or stand still.
+    """
+    chains, count = int(np.clip(2 * COORDINATES // size, 1, 16)), min(size, SIMULATED)
+    # Settings may be those of each coordinate.
+    sampler = jax.tree.map(lambda a: a[(slice(count),) * np.ndim(a)] if size in np.shape(a) else a, sampler)
     words = np.stack([key_words(seed, Purpose.NORMAL_CHAINS, chain) for chain in range(chains)])
-    found = _normal_draws(sampler, size, curvature, noise, temperature, words)
+    found = _normal_draws(sampler, count, curvature, noise, temperature, words)
     x = np.asarray(found, np.float64).transpose(1, 0, 2)  # (chain, step, coordinate)
-    x = x / np.std(x) if np.all(np.isfinite(x)) else np.zeros(x.shape)
+    if not np.all(np.isfinite(x)) or np.std(x) == 0:
+        return float(STEPS)
+    x = x / np.std(x)
     return max(_integrated(x**2 - np.mean(x**2)), _integrated(x) / OF_MEANS)
 
 

@@ -25,6 +25,7 @@ from scirocco.diagnostics.virial import Virial, virial
 from scirocco.gradient.kernel import Kernel
 from scirocco.gradient.program import ChainState, Program
 from scirocco.run import checkpoint
+from scirocco.run.describe import describe
 
 CHAINS, DRAWS = 4, 128  # draws of each chain
 BURN_IN = 0.25  # of the steps
@@ -81,6 +82,7 @@ class Rounds:
         self._folder, self._show = folder, show
         self._arrays: checkpoint.Arrays = {}
         self._keys: dict[str, str] = {}
+        self._data: dict[str, Any] | None = None  # what tells them from others; a pass over those in memory
         if folder is not None and checkpoint.exists(folder):
             try:
                 self._arrays, facts = checkpoint.read(folder, {"keys": dict})
@@ -95,7 +97,9 @@ class Rounds:
         self._show(f"{steps:,} steps, minibatches of {kernel.batch_size:,}")
         if self._folder is None:
             return run_round(kernel, centre, places, held, steps, number)
-        key = _key(kernel, centre, places, held, steps)
+        if self._data is None:
+            self._data = kernel.target.source.fingerprint()
+        key = _key(kernel, self._data, centre, places, held, steps)
         names = [f"{number}/{part}" for part in ("draws", "first", "second")]
         if self._keys.get(str(number)) == key:
             if names[0] not in self._arrays:
@@ -113,10 +117,13 @@ class Rounds:
         return made
 
 
-def _key(kernel: Kernel, centre: Params, places: np.ndarray, held: Params, steps: int) -> str:
-    """All that a round depends on, beside its number, the seed and the target."""
-    parts = (kernel.sampler, centre, held, places, kernel.batch_size, steps)
-    digest = hashlib.blake2b(repr((type(kernel.estimator), jax.tree.structure(parts))).encode(), digest_size=16)
+def _key(
+    kernel: Kernel, data: dict[str, Any], centre: Params, places: np.ndarray, held: Params, steps: int
+) -> str:  # fmt: skip
+    """All that a round depends on, beside its number and the functions of the target."""
+    parts = (kernel.sampler, centre, held, places, kernel.batch_size, kernel.seed, steps)
+    drawn = describe((kernel.estimator, kernel.batching), keep=True)
+    digest = hashlib.blake2b(repr((drawn, data, jax.tree.structure(parts))).encode(), digest_size=16)
     for leaf in jax.tree.leaves(parts):
         digest.update(np.ascontiguousarray(leaf).tobytes())
     return digest.hexdigest()
@@ -140,7 +147,8 @@ def run_round(
     gap = _gap(steps)
     words = key_words(kernel.seed, Purpose.SEARCH_CHAINS, number)
     starts = jax.vmap(unravel)(jnp.asarray(places, flat.dtype))
-    data = kernel.data_at(number * (kernel.steps_per_block or 0))
+    step = number * (kernel.steps_per_block or 0)
+    data = kernel.data_at(step, end=step + 1)  # the next round may be on any block
     found = _chains(kernel.program, words, starts, held, state, data, max(1, steps - gap * (DRAWS - 1)), gap)
     draws, first, second = (np.asarray(a, np.float64).swapaxes(0, 1) for a in found)
     if not all_finite((draws, first, second)) or np.max(np.abs(draws)) > FARTHEST:

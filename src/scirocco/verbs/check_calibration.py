@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from signal import SIGTERM
 from typing import Any, TypeAlias
@@ -27,12 +27,13 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from scirocco.batches import Arrays, Batching
+from scirocco.batches import Arrays, Batching, Strata, Weighted
 from scirocco.batches.base import check_rows, leading_size
 from scirocco.core.checks import require_count, require_finite
 from scirocco.core.clock import Clock
 from scirocco.core.interrupt import Interrupt, interruptible
 from scirocco.core.keys import as_key
+from scirocco.core.parts import name_of
 from scirocco.core.seeds import Purpose, generator, key_words
 from scirocco.core.trees import named_leaves
 from scirocco.core.types import Array, Data, Key, Params
@@ -96,17 +97,18 @@ def check_calibration(
         quantities: a function of the parameters that returns named scalars, to be checked as well.
         data_sets: simulated data sets that are added in a repeat. With more of them smaller errors are seen.
         sampler: another sampler, used as it is. By default that of the run with its settings, in units of the narrower
-            posterior; with ``step_size="auto"`` each repeat finds its own.
+            posterior; with ``step_size="auto"`` each repeat finds its own. A run with settings for each parameter, or
+            with bounds, as ``ZigZag`` has, needs it.
         num_samples: draws of each chain of a repeat; by default as many of those of the run as are worth 200.
         burn_in: of each repeat; that of the run by default.
         thin: likewise.
         batch_size: by default the share of the data that it was in the run; with a ``sampler`` that of ``sample``.
         estimator: that of the run by default; with a ``sampler`` that of ``sample``.
-        batching: the same.
+        batching: the same; of a run with ``Weighted`` or ``Strata`` it must be given, for all rows.
         blocks: those of the run, if it had any, given again.
         chains: as many as in the run by default.
         seed: the only source of randomness.
-        max_seconds: no repeat begins after that; compiling does not count.
+        max_seconds: no repeat but the first begins after that; compiling does not count.
         progress: show a progress bar; by default on a terminal or in a notebook.
         workers: repeats at the same time, each in a thread. The answer does not depend on it.
 
@@ -131,6 +133,9 @@ def check_calibration(
         raise ValueError(f"repeats must not be more than the draws of the trace, {made}; got {repeats}")
     if known.parts.blocks != [list(block.names) for block in blocks]:
         raise ValueError(f"the run had blocks for {known.parts.blocks}: give the same blocks")
+    run_sampler = None if is_opaque(known.parts.sampler) else rebuild(known.parts.sampler)
+    for one in (run_sampler, sampler):
+        _require_temperature_one(one)
     like = _form(trace, known)
     places, note = _places(like)
     worth = float(np.nanmin(ess(_columns(trace.posterior, places)))) if trace.count >= LEAST_DRAWS else 1.0
@@ -146,8 +151,9 @@ def check_calibration(
     rows = simulation.checked(first)
     ratio = rows / target.size
     parts: dict[str, Any] = {"sampler": sampler, "estimator": estimator, "batching": batching, "batch_size": batch_size}
+    position, held = split(first, blocks)
     if sampler is None:
-        parts = _of_run(known, parts, target, split(first, blocks)[0], 1 / np.sqrt(1 + ratio))
+        parts = _of_run(known, parts, target, position, rows)
     named = _named(quantities, first)
     labels = [label_of(trace.posterior, *place) for place in places]
     names = (*labels, *named, LIKELIHOOD)
@@ -160,7 +166,7 @@ def check_calibration(
     ranks, independent = (np.array([done[number][k] for number in sorted(done)]) for k in (0, 1))
     return Calibration(
         trace, names, ranks, independent, ratio, repeats, sampler is None, _is_exact(parts["sampler"]), tuple(failures),
-        stopped, clock.used, note,
+        stopped, clock.used, note, settings.thin or 1, target.geometry.without(held or ()).dimension(position),
     )  # fmt: skip
 
 
@@ -219,16 +225,32 @@ def _entry(tree: Params, number: int) -> Params:
     return jax.tree.map(lambda leaf: leaf[number], tree)
 
 
+def _require_temperature_one(sampler: Sampler | None) -> None:
+    temperature = 1.0 if sampler is None else sampler.temperature
+    if not callable(temperature) and np.any(np.asarray(temperature) != 1):
+        raise ValueError(
+            f"{type(sampler).__name__} has temperature={temperature!r}: calibration is that of the posterior itself, "
+            "at temperature 1"
+        )
+
+
 def _of_run(
-    known: Description, given: dict[str, Any], target: Target, position: Params, scale: float
-) -> dict[str, Any]:
-    """What is not given as it was in the run, for a posterior that is narrower by ``scale``."""
+    known: Description, given: dict[str, Any], target: Target, position: Params, rows: int
+) -> dict[str, Any]:  # fmt: skip
+    """What is not given as it was in the run, for a posterior that so many more rows make narrower."""
+    drawn, more = known.parts.batching, target.size + rows
+    for kind in (Strata, Weighted):
+        if given["batching"] is None and isinstance(drawn, dict) and drawn.get("type") == name_of(kind):
+            raise ValueError(
+                f"the run drew its minibatches by {kind.__name__}, which knows its {target.size} rows and not the "
+                f"simulated ones: give batching=, for {more} rows"
+            )
     names = ("sampler", "estimator", "batching")
     parts = {n: part_again(n, getattr(known.parts, n), None) if given[n] is None else given[n] for n in names}
-    parts["sampler"] = _narrower(parts["sampler"], position, target, scale)
-    rows, share = getattr(known.settings, "batch_size", None), given["batch_size"]
-    assert rows is not None, "a run knows its minibatches"
-    return {**parts, "batch_size": rows / target.size if share is None else share}
+    parts["sampler"] = _narrower(parts["sampler"], position, target, float(np.sqrt(target.size / more)))
+    batch, share = getattr(known.settings, "batch_size", None), given["batch_size"]
+    assert batch is not None, "a run knows its minibatches"
+    return {**parts, "batch_size": batch / target.size if share is None else share}
 
 
 def _narrower(sampler: Sampler, position: Params, target: Target, scale: float) -> Sampler:
@@ -237,20 +259,27 @@ def _narrower(sampler: Sampler, position: Params, target: Target, scale: float) 
         return sampler
     if not target.geometry.flat:
         return Rescaled(sampler, jax.tree.map(lambda leaf: np.full((1,) * np.ndim(leaf), scale, np.float32), position))
+    suits = f"give sampler=, one whose settings suit a posterior that is {scale:.2g} times as wide"
     if isinstance(sampler.step_size, dict | list | tuple) or np.ndim(sampler.step_size):
-        raise ValueError(
-            "the run has a step size for each parameter: give sampler=, one whose step size suits a posterior that is "
-            f"{scale:.2g} times as wide"
-        )
+        raise ValueError(f"the run has a step size for each parameter: {suits}")
+    if _by_parameter(sampler, np.shape(position) if isinstance(position, np.ndarray) else ()):
+        raise ValueError(f"the run has settings of {type(sampler).__name__} for each parameter: {suits}")
+    if sampler.exact_minibatches:
+        raise ValueError(f"the run has bounds of {type(sampler).__name__} for its own data: {suits}, and more data")
     size = sum(np.size(leaf) for leaf in jax.tree.leaves(position))
     return Preconditioned(sampler, Scale(np.full(size, scale, np.float32)))
 
 
+def _by_parameter(setting: Any, shape: tuple[int, ...]) -> bool:
+    """Whether a setting, or one inside it, has the form of the parameters, which are a vector to ``Preconditioned``."""
+    if is_dataclass(setting):
+        return any(_by_parameter(getattr(setting, f.name), shape) for f in fields(setting))
+    return isinstance(setting, dict | list | tuple) or (len(shape) > 1 and np.shape(setting) == shape)
+
+
 def _is_exact(sampler: Sampler) -> bool:
     """Whether it has the posterior for its law."""
-    return (
-        sampler.full_data and not callable(sampler.temperature) and bool(np.all(np.asarray(sampler.temperature) == 1))
-    )
+    return (sampler.full_data or sampler.exact_minibatches) and not callable(sampler.temperature)
 
 
 # Simulated data.
@@ -435,7 +464,7 @@ def _all(
         while True:
             # The first one is alone: it compiles what the others run.
             free = (options.workers if done or diverged else 1) - len(turns)
-            while free > 0 and begun < count and not interrupt.asked and not clock.over:
+            while free > 0 and begun < count and not interrupt.asked and not (begun and clock.over):
                 turns[pool.submit(repeat, begun)] = begun
                 begun, free = begun + 1, free - 1
             if not turns:
