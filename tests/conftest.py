@@ -1,5 +1,6 @@
 """Types and shapes of the inner modules are checked at run time, and equal programs are compiled once a session."""
 
+import gc
 import hashlib
 import importlib
 import mmap
@@ -44,9 +45,15 @@ install_import_hook([f"scirocco.{module}" for module in CHECKED], "beartype.bear
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 
 
-@pytest.fixture(autouse=True)
+def pytest_collection_finish():
+    """What was imported stays: collecting garbage need not look at it again, half a second each time."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="module")
 def _spare_maps():
-    """Forget compiled programs before the process has as many memory maps as Linux allows."""
+    """Forget compiled programs before the process has as many memory maps as Linux allows; kernels look too."""
     from scirocco.core.cache import spare_maps  # after the hook
 
     spare_maps()
