@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 from collections import Counter
-from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
