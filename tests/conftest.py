@@ -16,6 +16,9 @@ from jaxtyping import install_import_hook
 # Set before the workers of pytest-xdist start, so that they share it: most of the time of these tests is compilation.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", tempfile.mkdtemp(prefix="scirocco-tests-"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+# Every core has a worker already: threads of linear algebra would wait for each other and burn what the other has. A
+# process without workers has imported NumPy already, for a plugin of pytest: there only its children have one thread.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def known(flag):
