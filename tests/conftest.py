@@ -1,5 +1,6 @@
 """Types and shapes of the inner modules are checked at run time, and equal programs are compiled once a session."""
 
+import gc
 import hashlib
 import importlib
 import mmap
@@ -15,6 +16,9 @@ from jaxtyping import install_import_hook
 # Set before the workers of pytest-xdist start, so that they share it: most of the time of these tests is compilation.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", tempfile.mkdtemp(prefix="scirocco-tests-"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+# Every core has a worker already: threads of linear algebra would wait for each other and burn what the other has. A
+# process without workers has imported NumPy already, for a plugin of pytest: there only its children have one thread.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def known(flag):
@@ -44,9 +48,15 @@ install_import_hook([f"scirocco.{module}" for module in CHECKED], "beartype.bear
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 
 
-@pytest.fixture(autouse=True)
+def pytest_collection_finish():
+    """What was imported stays: collecting garbage need not look at it again, half a second each time."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="module")
 def _spare_maps():
-    """Forget compiled programs before the process has as many memory maps as Linux allows."""
+    """Forget compiled programs before the process has as many memory maps as Linux allows; kernels look too."""
     from scirocco.core.cache import spare_maps  # after the hook
 
     spare_maps()

@@ -212,10 +212,11 @@ def _gaussian_run(sampler, *, draws=4000, size=2000, batch=200, estimator=None, 
     return trace
 
 
+FEW = {"size": 500, "batch": 50}  # the same law in units of the posterior's sd, at a third of the cost
 CASES = {
-    "SGLD": (sc.SGLD(2e-5), {}),
+    "SGLD": (sc.SGLD(8e-5), FEW),
     "SGLD, long steps, full batch": (sc.SGLD(3e-4), {"batch": 1.0}),
-    "SGLD, correlated": (sc.SGLD(2e-5), {"correlated": True}),
+    "SGLD, correlated": (sc.SGLD(8e-5), FEW | {"correlated": True}),
     "SGLD, independent draws": (sc.SGLD(2e-5), {"batching": sc.batches.WithReplacement()}),
     "PSGLD": (sc.PSGLD(2e-3), {}),
     "Barker": (sc.Barker(2e-5), {}),
@@ -223,7 +224,7 @@ CASES = {
     "SGHMC, control variates": (sc.SGHMC(8e-3, friction=20.0), {"estimator": sc.ControlVariate()}),
     "underdamped Langevin": (sc.UnderdampedLangevin(3e-3, friction=100.0), {}),
     "SMSUBU": (sc.SMSUBU(3e-3, friction=100.0), {}),
-    "SGNHT, control variates": (sc.SGNHT(8e-3, diffusion=20.0), {"estimator": sc.ControlVariate()}),
+    "SGNHT, control variates": (sc.SGNHT(1.6e-2, diffusion=10.0), FEW | {"estimator": sc.ControlVariate()}),
 }
 
 

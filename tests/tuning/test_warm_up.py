@@ -197,7 +197,7 @@ def test_a_target_that_holds_no_chain_is_an_error_in_words():
 
 def test_of_more_parameters_than_draws_the_scale_has_the_directions_that_stand_out():
     rng = np.random.default_rng(4)
-    size, count = 700, 128
+    size, count = 400, 64
     vectors = np.linalg.qr(rng.normal(size=(size, 3)))[0]
     wide, unit = np.array([100.0, 25.0, 0.01]), np.exp(rng.normal(size=size))
     z = rng.normal(size=(4, count, size))

@@ -83,10 +83,10 @@ def test_minibatches():
 
 @pytest.mark.parametrize("sampler", [sc.GMC("auto"), sc.SGLD(1e-5)], ids=["auto", "given"])
 def test_runs_of_shards_resume_bit_for_bit(sampler, tmp_path):
-    settings = SETTINGS | {"thin": 2}  # one that is left open follows from the number of draws
+    settings = SETTINGS | {"num_samples": 200, "thin": 2}  # one that is left open follows from the number of draws
     whole = sc.sample_shards(TARGET, sampler, START, **settings)
-    sc.sample_shards(TARGET, sampler, START, path=tmp_path / "run", **settings | {"num_samples": 150})
-    longer = sc.resume(tmp_path / "run", TARGET, num_samples=1000, progress=False)
+    sc.sample_shards(TARGET, sampler, START, path=tmp_path / "run", **settings | {"num_samples": 60})
+    longer = sc.resume(tmp_path / "run", TARGET, num_samples=200, progress=False)
     for name in whole.trace.posterior:
         np.testing.assert_array_equal(longer.trace.posterior[name], whole.trace.posterior[name])
     np.testing.assert_array_equal(longer.draws["m.x"], whole.draws["m.x"])
