@@ -7,10 +7,11 @@ is the potential, on the scale of the full data. The library owns the factor N/n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import importlib.util
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,8 @@ from jax.flatten_util import ravel_pytree
 
 from scirocco.batches import Arrays, Batch, Stream, as_source
 from scirocco.batches.base import row_bytes
+from scirocco.batches.frames import plain
+from scirocco.constraints import Constraints, Parametrisation
 from scirocco.core.interrupt import poll
 from scirocco.core.program import QUICK
 from scirocco.core.seeds import Purpose, generator
@@ -28,6 +31,7 @@ from scirocco.manifolds import FLAT, Geometry
 
 AT_ONCE = 2**21  # log likelihoods of many positions
 REMEMBERED_BYTES = 2**16  # of a position, up to which what was summed there is remembered
+NONE = Constraints()
 PASS_BYTES = 4 * 2**20  # rows of a pass over all data are taken in pieces of this size: they stay in the cache
 
 
@@ -91,6 +95,56 @@ class Density(PureDensity):
     batched: bool
     size: int
     geometry: Geometry = FLAT
+    change: Parametrisation = NONE
+
+    def parameters(self, position: Params) -> Params:
+        """The parameters as users see them, at a position of the chain."""
+        return self.change.parameters(position)
+
+
+class Axes(NamedTuple):
+    """The names of the axes of parameters, by parameter, and of the entries along them, by axis."""
+
+    dims: dict[str, tuple[str, ...]]
+    coords: dict[str, tuple[Any, ...]]
+
+    def check(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Reject names that do not fit the shapes of the parameters, by name."""
+        for name, dims in self.dims.items():
+            if name not in shapes:
+                raise ValueError(f"dims name {name}, which is not among the parameters {sorted(shapes)}")
+            if len(dims) != len(shapes[name]):
+                raise ValueError(f"dims: {name} has the shape {shapes[name]}, and {len(dims)} names, {list(dims)}")
+            for dim, length in zip(dims, shapes[name], strict=True):
+                if dim in ("chain", "draw"):
+                    raise ValueError(f"dims: an axis of {name} cannot be called {dim!r}, which is one of every draw")
+                entries = len(self.coords.get(dim, range(length)))
+                if entries != length:
+                    raise ValueError(f"coords: {dim} has {entries} names, and {name} {length} entries along it")
+
+
+@dataclass(frozen=True)
+class _FreePrior:
+    """The log prior of a free position; the change of variables belongs to the measure, and is not tempered."""
+
+    log_prior: Callable[[Params], Any]
+    change: Parametrisation
+    temperature: float
+
+    def __call__(self, position: Params) -> Any:
+        params, log_det = self.change.constrain(position)
+        return self.log_prior(params) + self.temperature * log_det
+
+
+@dataclass(frozen=True)
+class _FreeLikelihood:
+    """The log likelihood at a free position."""
+
+    log_likelihood: Callable[[Params, Data], Any]
+    change: Parametrisation
+
+    def __call__(self, position: Params, data: Data) -> Any:
+        return self.log_likelihood(self.change.parameters(position), data)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +156,10 @@ class Target(PureDensity):
     value per row instead. ``data`` is a pytree of arrays with a common leading axis, ``numpy.memmap`` arrays, or a
     source from ``scirocco.batches``. ``manifold`` says where parameters live that are not free, such as
     ``{"topics": manifolds.Sphere()}``; the density is then with respect to the Hausdorff measure there.
+    ``constraints``, such as ``{"sigma": constraints.positive}``, say so of parameters that chains move by free numbers
+    of their own: functions, starts, draws and moments are in the space of the parameters. ``dims`` names the axes of
+    parameters, ``coords`` the entries of these, as ArviZ has them: ``dims={"beta": ["column"]}``,
+    ``coords={"column": ["age", "income"]}``; those of a category of a table are its labels.
 
     >>> import jax.numpy as jnp
     >>> target = Target(lambda m: -m**2 / 2, lambda m, x: -(x - m)**2 / 2, jnp.arange(4.0))
@@ -114,12 +172,57 @@ class Target(PureDensity):
     data: Any
     batched: bool = False
     manifold: Any = None
+    constraints: Any = None
+    dims: Mapping[str, Sequence[str]] | None = None
+    coords: Mapping[str, Sequence[Any]] | None = None
 
     def __post_init__(self) -> None:
         for name in ("log_prior", "log_likelihood"):
             if not callable(getattr(self, name)):
                 raise TypeError(f"{name} must be a function; got {type(getattr(self, name)).__name__}")
-        _ = self.source, self.geometry  # look at them now, not at the first step
+        _ = self.source, self.geometry, self.change  # look at them now, not at the first step
+        if isinstance(self.change, Constraints):
+            both = {path for path, _ in self.change.parts} & {path for path, _ in self.geometry.parts}
+            if both:
+                names = ", ".join(sorted(".".join(path) for path in both))
+                raise ValueError(f"{names} has a manifold and a constraint: give it one of them")
+
+    @classmethod
+    def from_numpyro(
+        cls, model: Callable[..., Any], rows: Any, *, fixed: dict[str, Any] | None = None, plate: str | None = None
+    ) -> Target:  # fmt: skip
+        """The posterior of a NumPyro model with a plate over rows (extra ``numpyro``).
+
+        ``rows`` are the arguments of the model that have one entry a row, by name: arrays, or a source of a dictionary
+        of columns; ``fixed`` are its other arguments. The model is run on the rows of a minibatch. ``plate`` names the
+        plate over rows, if there are several of the same size. Latent sites are sampled, with the bijections of
+        NumPyro; draws have latent and deterministic sites, with the names of their plates as dimensions. Refused are
+        latent sites of rows, discrete ones, and models whose rows do not stand apart.
+
+        >>> import numpy as np, numpyro, numpyro.distributions as dist, scirocco as sc
+        >>> def model(x, y):
+        ...     slope = numpyro.sample("slope", dist.Normal(0, 10))
+        ...     sigma = numpyro.sample("sigma", dist.HalfNormal(5))
+        ...     with numpyro.plate("rows", len(x)):
+        ...         numpyro.sample("y", dist.Normal(slope * x, sigma), obs=y)
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.normal(size=5000).astype(np.float32)
+        >>> y = (2 * x + rng.normal(size=5000)).astype(np.float32)
+        >>> trace = sc.sample(sc.Target.from_numpyro(model, {"x": x, "y": y}))
+        >>> trace.verdict().kind, sorted(trace.posterior)
+        ('use it', ['sigma', 'slope'])
+        """
+        if importlib.util.find_spec("numpyro") is None:
+            raise ImportError("models of NumPyro need it: pip install 'scirocco[numpyro]'")
+        from scirocco.interop.numpyro import NumPyroModel
+
+        if not callable(model):
+            raise TypeError(f"model must be a function with NumPyro's primitives; got {type(model).__name__}")
+        source = as_source(rows)
+        if not isinstance(source.example, dict):
+            raise TypeError(f"rows must be arguments of the model by name; got {type(rows).__name__}")
+        found = NumPyroModel.understood(model, source.first, source.size, dict(fixed or {}), plate)
+        return cls(found.log_prior, found.log_likelihood, source, batched=True, constraints=found)
 
     @cached_property
     def source(self) -> Arrays | Stream:
@@ -132,6 +235,32 @@ class Target(PureDensity):
         return Geometry.of(self.manifold)
 
     @property
+    def axes(self) -> Axes:
+        """The names of the axes of parameters and of their entries."""
+        named = {**self.change.dims, **{name: tuple(dims) for name, dims in (self.dims or {}).items()}}
+        return Axes(named, {**self.source.labels, **{name: plain(c) for name, c in (self.coords or {}).items()}})
+
+    @cached_property
+    def change(self) -> Parametrisation:
+        """The way between parameters and the free numbers that chains move."""
+        given = self.constraints
+        return given if isinstance(given, Parametrisation) else Constraints.of(given)
+
+    def free(self, temperature: Any = 1.0, held: Sequence[str] = ()) -> Target:
+        """The posterior of the free numbers that chains move in place of the parameters, but those that are ``held``.
+
+        exp(-U/T) is a density of the parameters: so the temperature matters.
+        """
+        change = self.change.without(held) if held else self.change
+        if not change:
+            return self
+        if callable(temperature):
+            raise ValueError("parameters with constraints need one temperature: give the sampler a number")
+        own, t = self.density, float(np.asarray(temperature))
+        prior, likelihood = _FreePrior(own.log_prior, change, t), _FreeLikelihood(own.log_likelihood, change)
+        return FreeTarget(prior, likelihood, self.source, self.batched, self.manifold, whole=self, moved=change)
+
+    @property
     def size(self) -> int:
         """The number of examples N."""
         return self.source.size
@@ -140,7 +269,19 @@ class Target(PureDensity):
     def density(self) -> Density:
         """The functions alone, for compiled programs."""
         prior, likelihood = (_hashable(f) for f in (self.log_prior, self.log_likelihood))
-        return Density(prior, likelihood, self.batched, self.size, self.geometry)
+        return Density(prior, likelihood, self.batched, self.size, self.geometry, self.to_parameters)
+
+    @property
+    def to_parameters(self) -> Parametrisation:
+        """The way from positions of this target to what users see; they are the same but for a ``free`` target."""
+        return NONE
+
+    def freed(self, params: Params) -> Params:
+        """The position at parameters of the user's, after a look at whether they obey their constraints."""
+        if not self.to_parameters:
+            return params
+        self.to_parameters.check(params)
+        return self.to_parameters.free(jax.tree.map(jnp.asarray, params))
 
     # Sums over the whole data set, accumulated in float64 on the host: at N = 10^6 float32 loses the differences that
     # control variates live on.
@@ -306,6 +447,24 @@ class Target(PureDensity):
                     f"the gradient with respect to {name} is not finite at the initial position, though the log "
                     "density is: look for sqrt, log or a norm at zero"
                 )
+
+
+@dataclass(frozen=True, eq=False)
+class FreeTarget(Target):
+    """A target as chains see it: its parameters are free, and ``moved`` leads to those of the user, of ``whole``."""
+
+    whole: Target = field(kw_only=True)
+    moved: Parametrisation = field(kw_only=True)
+
+    @property
+    def to_parameters(self) -> Parametrisation:
+        """That of the target of which it was made."""
+        return self.moved
+
+    @property
+    def axes(self) -> Axes:
+        """Those of the target of which it was made."""
+        return self.whole.axes
 
 
 @dataclass(frozen=True, eq=False)

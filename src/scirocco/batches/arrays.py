@@ -11,12 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco.batches.base import Shard, Source, check_rows, leading_size, row_struct, taken, warn_of_rounding
+from scirocco.batches.frames import columns_of, is_frame
 from scirocco.core.trees import named_leaves
 from scirocco.core.types import Data
 
 
 class Arrays(Source):
-    """A pytree of arrays in memory, one entry per example along the leading axes.
+    """A pytree of arrays in memory, one entry per example along the leading axes, or a table.
+
+    Of a DataFrame of pandas or polars and of an Arrow table the columns are arrays by name; categories become codes 0,
+    1, ..., and ``labels`` has their names.
 
     >>> import numpy as np
     >>> source = Arrays({"x": np.ones((5, 2)), "y": np.arange(5)})
@@ -25,6 +29,9 @@ class Arrays(Source):
     """
 
     def __init__(self, arrays: Data) -> None:
+        self.labels = {}
+        if is_frame(arrays):
+            arrays, self.labels = columns_of(arrays)
         self.size = leading_size(arrays)
         check_rows(arrays)
         warn_of_rounding(arrays)
@@ -38,7 +45,9 @@ class Arrays(Source):
 
     def shard(self, number: int, count: int) -> Arrays:
         """Every ``count``-th row, in memory too."""
-        return Arrays(Shard(self, number, count).rows(np.arange(-(-(self.size - number) // count))))
+        found = Arrays(Shard(self, number, count).rows(np.arange(-(-(self.size - number) // count))))
+        found.labels = self.labels
+        return found
 
     def first(self, rows: int) -> Data:
         """The first rows."""

@@ -52,6 +52,9 @@ class Source(ABC):
     block_bytes: int = 64 * 2**20
     """Memory for a resident block."""
 
+    labels: dict[str, tuple[Any, ...]] = {}  # noqa: RUF012 - replaced, never changed
+    """The names of codes, of columns that are categories."""
+
     @abstractmethod
     def rows(self, which: np.ndarray) -> Data:
         """The rows with these numbers, in this order: a pytree of arrays."""

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from scirocco.bias.combinations import Combination, in_words, worst_combinations
 from scirocco.bias.report import BiasReport, bias_report, moment_rhat, spread_apart
 from scirocco.bias.virials import Curvature, Virials, marginal_slopes, on_manifold
+from scirocco.constraints import Parametrisation
 from scirocco.core.trees import named_leaves
+from scirocco.core.types import Array, Params
 from scirocco.gradient.blocks import split
 from scirocco.gradient.engine import GradientEngine
 from scirocco.manifolds import Euclidean
@@ -19,23 +25,27 @@ from scirocco.run.trace import coordinate
 from scirocco.samplers.base import Strain, at
 from scirocco.samplers.preconditioned import Preconditioned
 
+MOST_SLOPES = 10**7  # of parameters by free numbers
+
 
 def gradient_report(engine: GradientEngine, moments: Moments, measured: Measured) -> BiasReport | None:
     """The report on all chains of a run."""
     kernel, probed = engine.kernel, measured.probed
     direction, strain = part(probed, "direction"), part(probed, "strain")
     noise, curvature = part(probed, "noise"), part(probed, "curvature")
-    mean, variance = moments.pooled()
+    free = moments.free()
+    mean, variance = free.pooled()
     if not kernel.target.geometry.flat:
         variance = variance | _in_units_of_velocity(engine, mean, variance)
-    points = _Points(engine, measured.points, moments)
-    return bias_report(
+    points = _Points(engine, measured.points, free)
+    report = bias_report(
         kernel.sampler, engine.mean_state(probed), variance, noise, curvature, kernel.epoch,
         (direction, Strain(**strain)) if strain else None,
-        r_hat=moment_rhat(moments.mean, moments.variance(), moments.count),
-        started_apart=spread_apart(moments.start, moments.variance()),
+        r_hat=moment_rhat(moments.shown().mean, moments.shown().variance(), moments.count),
+        started_apart=spread_apart(free.start, free.variance()),
         virials=points.virials(), worst=points.worst(),
     )  # fmt: skip
+    return report if report is None else _in_parameters(report, engine, mean, variance)
 
 
 class _Points:
@@ -50,6 +60,7 @@ class _Points:
         self.places, self.slopes = part(points, "place"), part(points, "slope")
         self.temperature = float(at(self.sampler.temperature, 0)) if self.places else 1.0
         self.like = split(engine.example, engine.kernel.blocks)[0]
+        self.constrained = engine.kernel.target.to_parameters.constrained_names(self.like)
         self.manifolds = named_leaves(engine.kernel.target.geometry.each(lambda manifold, _: manifold, self.like))
         self.flat = [name for name in self.places if isinstance(self.manifolds[name], Euclidean)]
         self.curvatures = Curvature.of_halves(*self._side_by_side) if self.flat else None
@@ -111,12 +122,69 @@ class _Points:
         if scale is not None:
             x, g = scale.backward(x), np.apply_along_axis(scale.transposed, 2, g)
         found = worst_combinations(x, g, self.temperature, curvatures)
+        called = {name: f"free {name}" if name in self.constrained else name for name in self.flat}
         labels = [
-            coordinate(name, index) for name in self.flat for index in np.ndindex(self.places[name].shape[2:])
+            coordinate(called[name], index) for name in self.flat for index in np.ndindex(self.places[name].shape[2:])
         ]  # fmt: skip
         labels = [label for label, moved in zip(labels, moves, strict=True) if moved]
         weights = [c.weights if scale is None else scale.backward_transposed(c.weights) for c in found]
         return [(in_words(w * sd, labels), c) for w, c in zip(weights, found, strict=True)]
+
+
+def _in_parameters(
+    report: BiasReport, engine: GradientEngine, mean: dict[str, np.ndarray], variance: dict[str, np.ndarray]
+) -> BiasReport:  # fmt: skip
+    """What was found of the free numbers that chains move, of the parameters that users see.
+
+    To first order a function of free numbers is off as they are, each by its share of the variance of the function.
+    """
+    like, change = split(engine.example, engine.kernel.blocks)[0], engine.kernel.target.to_parameters
+    names = change.constrained_names(like)
+    if not names:
+        return report
+    place = _like(like, mean)
+    shares = {name: _shares(change, place, name, np.sqrt(variance[name])) for name in names}
+
+    def carried(values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {n: found if shares.get(n) is None else shares[n] @ np.ravel(found) for n, found in values.items()}
+
+    parts = ("minibatch_share", "sd_error", "virial", "virial_error", "conflicts")
+    new: dict[str, Any] = {part: carried(getattr(report, part)) for part in parts}
+    new["conflicts"] = {name: np.asarray(found) > 0.5 for name, found in new["conflicts"].items()}
+    return replace(report, **new)
+
+
+def _shares(change: Parametrisation, place: Params, name: str, sd: np.ndarray) -> np.ndarray | None:
+    """The share of each free number in the variance of a parameter, (..., free number); None if it has one of its own.
+
+    Where there are too many numbers for that all have the same.
+    """
+    leaves, structure = jax.tree.flatten(place)
+    number = list(named_leaves(place)).index(name)
+
+    def parameter(free: Array) -> Array:
+        moved = [*leaves[:number], free, *leaves[number + 1 :]]
+        return named_leaves(change.parameters(jax.tree.unflatten(structure, moved)))[name]
+
+    own = jnp.asarray(leaves[number])
+    shape = jax.eval_shape(parameter, own).shape
+    if shape == own.shape:
+        signs = np.random.default_rng(0).choice(np.array([-1, 1], own.dtype), (2, *shape))
+        moves = [np.asarray(jax.jvp(parameter, (own,), (z,))[1]) * z for z in signs]
+        if np.allclose(moves[0], moves[1], rtol=1e-4):  # J z * z is the same for any signs if J is diagonal
+            return None
+    size = int(np.prod(shape, dtype=int))
+    if size * own.size > MOST_SLOPES:
+        return np.full((*shape, own.size), 1 / own.size)
+    sizes = (np.asarray(jax.jacfwd(parameter)(own), np.float64) * sd) ** 2
+    sizes = sizes.reshape(*shape, -1)
+    return sizes / np.maximum(sizes.sum(axis=-1, keepdims=True), np.finfo(np.float64).tiny)
+
+
+def _like(tree: Params, values: dict[str, np.ndarray]) -> Params:
+    """Values by name in the form of a tree."""
+    leaves = [np.asarray(values[name], leaf.dtype) for name, leaf in named_leaves(tree).items()]
+    return jax.tree.unflatten(jax.tree.structure(tree), leaves)
 
 
 def _in_units_of_velocity(
@@ -125,8 +193,7 @@ def _in_units_of_velocity(
     """The variances in the coordinates in which noise and curvature were measured, those of the manifold's
     velocities."""
     like = split(engine.example, engine.kernel.blocks)[0]
-    names = list(named_leaves(like))
-    place = jax.tree.unflatten(jax.tree.structure(like), [np.asarray(mean[n], np.float32) for n in names])
+    names, place = list(named_leaves(like)), _like(like, mean)
     geometry = engine.kernel.target.geometry
     pace = named_leaves(geometry.pace(geometry.nearest(place)))
     return {n: variance[n] / np.asarray(pace[n], np.float64) ** 2 for n in names}

@@ -13,10 +13,11 @@ Log posteriors are taken relative to that of the draw next to the mean, row by r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from scirocco.combine.density import KernelMixture
@@ -131,6 +132,8 @@ def certify(
     if not target.geometry.flat:
         raise ValueError("a certificate needs parameters that are free: on manifolds kernels have no density here")
     params = _parameters(draws, like)
+    if target.change:
+        return _certified_free(target, params, num_samples, seed, diagnosis)
     shards = Shards.single(params)
     flat = shards.values[0]
     if len(flat) <= flat.shape[1] + 1:
@@ -159,6 +162,23 @@ def certify(
         k_hat, float(1 / np.sum(weights**2)), float(np.max(shift)), float(stretch[np.argmax(np.abs(stretch))]),
         float(doubt), one(mean), one(sd), places, weights, diagnosis, enough if len(flat) < enough else 0,
     )  # fmt: skip
+
+
+def _certified_free(
+    target: Target, params: Params, num_samples: int, seed: int, diagnosis: Diagnosis | None
+) -> Certificate:  # fmt: skip
+    """The certificate of draws with constraints: by free numbers, which have a density wherever they are."""
+    free = target.free()
+    draws = jax.jit(jax.vmap(target.change.free))(jax.tree.map(jnp.asarray, params))
+    found = certify(free, draws, num_samples=num_samples, seed=seed, diagnosis=diagnosis)
+    places = jax.tree.map(np.asarray, jax.jit(jax.vmap(target.change.parameters))(found.draws))
+
+    def weighted(values: np.ndarray) -> np.ndarray:
+        return np.asarray(np.tensordot(found.weights, values.astype(np.float64), axes=1))
+
+    mean = jax.tree.map(weighted, places)
+    sd = jax.tree.map(lambda x, m: np.sqrt(weighted((x - m) ** 2)), places, mean)
+    return replace(found, mean=mean, sd=sd, draws=places)
 
 
 def _require_form(target: Target, draw: Any) -> None:

@@ -68,6 +68,8 @@ class Purpose(IntEnum):
     # Shards.
     COMBINE = 801
     CERTIFICATE = 802
+    # Predictions.
+    PREDICTIONS = 803
     # Calibration.
     CALIBRATION_TRUTHS = 901
     CALIBRATION_DATA = 902

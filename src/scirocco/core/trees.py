@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,9 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from scirocco.core.types import Array, Key, Params
+
+Path = tuple[str, ...]
+Part = TypeVar("Part")
 
 
 def normal_like(key: Key, tree: Params) -> Params:
@@ -51,6 +55,16 @@ def named_leaves(tree: Any, bare: str = "theta") -> dict[str, Any]:
     if len(set(names)) < len(names) or {"chain", "draw"} & set(names):
         raise ValueError(f"paths of variables must differ and must not be 'chain' or 'draw'; got {sorted(names)}")
     return {name: leaf for name, (_, leaf) in zip(names, paths, strict=True)}
+
+
+def names_of(path: Any) -> Path:
+    """The path of a leaf as names."""
+    return tuple(jax.tree_util.keystr((key,), simple=True) for key in path)
+
+
+def part_at(parts: Sequence[tuple[Path, Part]], path: Path) -> Part | None:
+    """What was given for a leaf, by its own path or by that of what holds it."""
+    return next((part for name, part in parts if path[: len(name)] == name), None)
 
 
 def all_finite(tree: Any) -> bool:

@@ -17,7 +17,7 @@ and Holmes (2017), used here for the gradient.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -93,10 +93,15 @@ class ControlVariate(Estimator[ControlVariateState]):
     centre: Params = field(default=None, metadata={"resume": False, "program": False})
     order: int = 1
     options: dict[str, Any] | None = field(default=None, metadata={"resume": False, "program": False})
+    free: bool = field(default=False, repr=False, metadata={"resume": False, "program": False})  # as ``around`` sets it
 
     def __post_init__(self) -> None:
         if self.order not in (1, 2):
             raise ValueError(f"order must be 1 or 2; got {self.order!r}")
+
+    def around(self, position: Params) -> ControlVariate:
+        """The same around a position of the chain, in place of parameters of the user's."""
+        return replace(self, centre=position, free=True)
 
     def start(self, target: Target, position: Params, held: Params, find_mode: FindMode) -> Params:
         """Chains start at the centre: the one given, or the mode."""
@@ -105,7 +110,7 @@ class ControlVariate(Estimator[ControlVariateState]):
             raise ValueError(f"order=2 keeps a Hessian, for at most {MOST_PARAMETERS:,} parameters; there are {size:,}")
         if self.centre is None:
             return find_mode(target, position, held=held, **(self.options or {}))
-        centre = jax.tree.map(jnp.asarray, self.centre)
+        centre = jax.tree.map(jnp.asarray, self.centre if self.free else target.freed(self.centre))
         shapes = jax.tree.map(jnp.shape, centre), jax.tree.map(jnp.shape, position)
         if shapes[0] != shapes[1]:
             raise ValueError(f"centre must have the shapes of the parameters, {shapes[1]}; got {shapes[0]}")

@@ -7,6 +7,7 @@ chunk all run the same compiled program; and so do other runs with the same func
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -35,11 +36,12 @@ from scirocco.gradient.loop import (
     slopes_of_chains,
     states_of,
     stored_draw,
+    watched,
 )
 from scirocco.gradient.program import ChainState
 from scirocco.run import checkpoint
 from scirocco.run.engine import Chunk, Measured, Report, SteppedEngine
-from scirocco.run.moments import SUMMED, Moments, Sums
+from scirocco.run.moments import FREE, SUMMED, Moments, Sums
 from scirocco.run.recording import Recording
 from scirocco.run.store import Variable
 from scirocco.samplers.base import Info, has_law
@@ -80,15 +82,14 @@ class GradientEngine(SteppedEngine):
     def __init__(
         self, kernel: Kernel, initial: Params | Callable[[Key], Params], *, chains: int | range, recording: Recording,
         collect: Callable[[Params], Any] | bool | None = None, gradients: bool = False, num_samples: int | None = None,
-        shapes_only: bool = False,
+        shapes_only: bool = False, free: bool = False,
         report: Callable[[GradientEngine, Moments, Measured], Report | None] | None = None,
     ) -> None:  # fmt: skip
         self.kernel, self.recording, self._report = kernel, recording, report
         self.chains = range(chains) if isinstance(chains, int) else chains
-        self.initial, self._shapes_only = (
-            initial,
-            shapes_only,
-        )  # of a run that goes on, whose values are in its checkpoints
+        self.initial = initial
+        self._shapes_only = shapes_only  # of a run that goes on, whose values are in its checkpoints
+        self._free = free or shapes_only  # a position of the chains, not parameters of the user's
         self.total = np.inf if num_samples is None else recording.steps_for(num_samples)
         self._words = {
             purpose: np.stack([key_words(kernel.seed, purpose, chain) for chain in self.chains])
@@ -113,9 +114,13 @@ class GradientEngine(SteppedEngine):
             kernel = self.kernel
             key, state = kernel.shapes(*kernel.check(self.example, values=not self._shapes_only))
             shapes = stored_draw.eval_shape(self.stored, kernel.program, key, state, kernel.data_at(0, end=1))
-            sampled = jax.eval_shape(self.stored.values, self.example)
+            sampled = jax.eval_shape(lambda p: self.stored.values(kernel.program.density.parameters(p)), self.example)
+            axes = kernel.target.axes
+            if self.stored.collect is None and not self.stored.nothing:
+                axes.check({name: v.shape for name, v in sampled.items()})
+            dims = {name: d for name, d in axes.dims.items() if name in sampled and len(d) == len(sampled[name].shape)}
             self._variables = {
-                name: Variable(tuple(v.shape), np.dtype(v.dtype), role=self.stored.role(name, sampled))
+                name: Variable(tuple(v.shape), np.dtype(v.dtype), dims.get(name), role=self.stored.role(name, sampled))
                 for name, v in shapes.items()
             }
         return self._variables
@@ -130,7 +135,7 @@ class GradientEngine(SteppedEngine):
 
     @property
     def example(self) -> Params:
-        """The parameters that the first chain is given."""
+        """Where the first chain is put."""
         if self._common is None:
             self._common = self._initial(0)
         return self._common
@@ -139,6 +144,8 @@ class GradientEngine(SteppedEngine):
         given = self.initial
         if is_function(given):
             given = given(as_key(self._words[Purpose.CHAIN_START][number]))
+        if not self._free:
+            given = self.kernel.target.freed(given)
         return jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, jnp.asarray(leaf).dtype), given)
 
     def start(self) -> None:
@@ -153,8 +160,9 @@ class GradientEngine(SteppedEngine):
         common = len(prepared) == 1
         parts = prepared[0] if common else jax.tree.map(lambda *leaves: jnp.stack(leaves), *prepared)
         self._state = first_states(kernel.program, self._words[Purpose.CHAIN_INIT], parts, common)
-        self._sums = RunningSums.none(self._state)
-        self.starts = on_host(floating(self._state.position))
+        density = kernel.program.density
+        self._sums = RunningSums.none(density, self._state)
+        self.starts = on_host(jax.vmap(partial(watched, density))(self._state.position))
 
     @property
     def state(self) -> ChainState:
@@ -276,7 +284,7 @@ class GradientEngine(SteppedEngine):
         nothing until it happens. A state too large to be copied before each chunk is not repeated.
         """
         if self._before is None:
-            self._sums = RunningSums.none(self.state)  # they are no longer finite
+            self._sums = RunningSums.none(self.kernel.program.density, self.state)  # they are no longer finite
             self._count_pending()
             return Chunk({name: v.empty(len(self.chains)) for name, v in self.variables.items()}), (
                 f"a parameter is no longer finite; it happened in the last chunk, which ended at step {self._bad:,}. "
@@ -297,7 +305,8 @@ class GradientEngine(SteppedEngine):
         self._count_pending()
         self.step = low
         failed, info = single_step(self.kernel.program, self._words[Purpose.CHAIN_STEP], self.state, data, self._apart)
-        return chunk, _explain(self.chains, low, info, on_host(floating(failed.position)))
+        values = jax.vmap(partial(watched, self.kernel.program.density))(failed.position)
+        return chunk, _explain(self.chains, low, info, on_host(values))
 
     # Looking closer.
 
@@ -324,7 +333,7 @@ class GradientEngine(SteppedEngine):
             rng = generator(self.kernel.seed, Purpose.POWER_START)
             covector = jax.tree.map(lambda leaf: rng.standard_normal(leaf.shape).astype(leaf.dtype), single)
             rounds = -(-plan.first // len(some))
-        centres = moments.mean or on_host(floating(state.position))  # there may be no draw yet
+        centres = moments.free().mean or on_host(floating(state.position))  # there may be no draw yet
         for number in range(rounds):
             each = []
             for c in some:
@@ -386,7 +395,9 @@ class GradientEngine(SteppedEngine):
     def unpack(self, arrays: dict[str, np.ndarray]) -> None:
         """The state with the saved leaves, after checking that they fit."""
         blank = self._blank()
-        named, structure = jax.tree_util.tree_flatten_with_path((blank, jax.eval_shape(RunningSums.none, blank)))
+        named, structure = jax.tree_util.tree_flatten_with_path(
+            (blank, jax.eval_shape(partial(RunningSums.none, self.kernel.program.density), blank))
+        )
         leaves = [leaf for _, leaf in named]
         saved = [arrays.get(jax.tree_util.keystr(path), np.empty(0, bool)) for path, _ in named]
         words = [jax.eval_shape(_words, leaf) for leaf in leaves]
@@ -411,7 +422,7 @@ def is_function(initial: Any) -> bool:
 
 def _explain(chains: range, step: int, info: Info, failed: dict[str, np.ndarray]) -> str:
     bad = {name: ~np.isfinite(v).reshape(len(v), -1).all(axis=1) for name, v in failed.items()}
-    names = [name for name, chains in bad.items() if chains.any()]
+    names = sorted({name.removeprefix(FREE) for name, chains in bad.items() if chains.any()})
     chain = int(np.argmax(np.any(list(bad.values()), axis=0)))
     norm, h = np.ravel(info.gradient_norm)[chain], np.ravel(info.step_size)[chain]
     return (

@@ -48,9 +48,11 @@ class Kernel:
     ) -> None:
         require_parts(target, sampler, estimator, batching, untuned=untuned)
         spare_maps()
-        self.target, self.sampler = target, sampler
-        self.estimator: Estimator = estimator or (ControlVariate() if sampler.exact_minibatches else Plain())
         self.blocks = tuple(blocks)
+        held = [name for block in self.blocks for name in block.names]
+        self.target = target = target.free(getattr(sampler, "temperature", 1.0), held)
+        self.sampler = sampler
+        self.estimator: Estimator = estimator or (ControlVariate() if sampler.exact_minibatches else Plain())
         self.seed = seed
         self.inner = sampler.inner_steps
         self.batch_size = batch_rows(batch_size, target.size)
@@ -135,8 +137,12 @@ class Kernel:
 
     def init(self, key: Key, initial: Params) -> ChainState:
         """A chain that starts at ``initial``, or at the centre if the estimator finds one."""
-        position, held = self.start(initial)
+        position, held = self.start(self.target.freed(initial))
         return self.program.state(key, position, held, self.estimator.init(self.target, position, held))
+
+    def parameters(self, state: ChainState) -> Params:
+        """The parameters of a chain, as the target has them: its position, where they are free."""
+        return self.target.density.parameters(state.position)
 
     def step(self, key: Key, state: ChainState) -> tuple[ChainState, Info]:
         """One step with randomness from ``key``. Reads the next block of data or renews the estimator when due."""

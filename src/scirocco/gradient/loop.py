@@ -19,10 +19,11 @@ from scirocco.core.program import QUICK, program_part
 from scirocco.core.trees import at_least_single, named_leaves
 from scirocco.core.types import Array, Data, Key, Params
 from scirocco.gradient.program import ChainState, Probe, Program
-from scirocco.run.moments import SUMMED, Sums
+from scirocco.run.moments import FREE, SUMMED, Sums
 from scirocco.run.recording import Recording
 from scirocco.run.store import GRADIENT, STATS
 from scirocco.samplers.base import Info
+from scirocco.target import Density
 
 POWER_ITERATIONS = 8  # at the first probe; later ones go on from there
 
@@ -53,7 +54,7 @@ class Stored(NamedTuple):
 
     def __call__(self, program: Program, key: Key, state: ChainState, info: Info, data: Data) -> dict[str, Array]:
         """The values collected, what the step said and, if wanted, the gradient from a minibatch of its own."""
-        values: dict[str, Array] = self.values(state.position)
+        values: dict[str, Array] = self.values(program.density.parameters(state.position))
         beside: dict[str, Array] = {}
         if self.gradients:
             slope = program.fresh_gradient(fold(key, Use.GRADIENT, state.step), state, data)
@@ -82,9 +83,9 @@ class RunningSums(NamedTuple):
     second: dict[str, Array]
 
     @classmethod
-    def none(cls, state: ChainState) -> RunningSums:
-        """No sums: those that are complete begin anew where the chain is."""
-        place = floating(state.position)
+    def none(cls, density: Density, state: ChainState) -> RunningSums:
+        """No sums: those that are complete begin anew where the chains are."""
+        place = jax.vmap(partial(watched, density))(state.position)
         zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, jnp.promote_types(x.dtype, jnp.float32)), place)
         copies = jax.tree.map(jnp.copy, (place, zeros, zeros))  # programs are given their memory away
         return cls(jnp.int32(SUMMED), *copies)
@@ -137,6 +138,7 @@ def advance_chains(
         return stored(program, key, state, info, data)
 
     collect = collected if single else jax.vmap(collected, in_axes=(0, _axes(0), 0, 0 if apart else None))
+    watch = partial(watched, program.density) if single else jax.vmap(partial(watched, program.density))
 
     def step(carry: tuple[ChainState, Info]) -> tuple[ChainState, Info]:
         return transition(keys, carry[0], data)
@@ -151,14 +153,14 @@ def advance_chains(
         )
         drawn = recording.is_draw(state.step)
         weight, more = drawn.astype(jnp.float32), drawn.astype(jnp.int32)
-        deviation = jax.tree.map(lambda x, r: at_least_single(x - r), floating(state.position), reference)
+        deviation = jax.tree.map(lambda x, r: at_least_single(x - r), watch(state.position), reference)
         first = jax.tree.map(lambda s, x: s + weight * x, first, deviation)
         second = jax.tree.map(lambda s, x: s + weight * x * x, second, deviation)
         return state, info, buffers, count + more, summed + more, first, second
 
     complete = sums.number >= most  # they were handed over, and begin anew where the chain is
     summed = jnp.where(complete, 0, sums.number)
-    reference = jax.tree.map(lambda new, old: jnp.where(complete, new, old), floating(state.position), sums.reference)
+    reference = jax.tree.map(lambda new, old: jnp.where(complete, new, old), watch(state.position), sums.reference)
     first, second = (jax.tree.map(lambda s: jnp.where(complete, 0, s), tree) for tree in (sums.first, sums.second))
     info = jax.tree.map(
         lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(lambda s: transition(keys, s, data)[1], state)
@@ -232,6 +234,13 @@ def _chained(tree: Any) -> Any:
 def on_host(tree: dict[str, Array]) -> dict[str, np.ndarray]:
     """As arrays of NumPy."""
     return {name: np.asarray(v) for name, v in tree.items()}
+
+
+def watched(density: Density, position: Params) -> dict[str, Array]:
+    """What has moments: the parameters, and the free numbers in place of those that have constraints."""
+    free = named_leaves(position)
+    names = density.change.constrained_names(position)
+    return floating(density.parameters(position)) | {f"{FREE}{name}": free[name] for name in names}
 
 
 def floating(params: Params) -> dict[str, Array]:

@@ -89,11 +89,10 @@ class Program:
         elif self.sampler.inner_steps > 1:
             carry = jax.lax.fori_loop(1, self.sampler.inner_steps, inner, carry)
         sampler, estimator, draws, (batch, info) = carry
-        held = (
-            apply(self.blocks, fold(key, Use.BLOCKS, state.step), sampler.position, state.held, batch)
-            if self.blocks
-            else state.held
-        )
+        held = state.held
+        if self.blocks:
+            params = self.density.parameters(sampler.position)
+            held = apply(self.blocks, fold(key, Use.BLOCKS, state.step), params, held, batch)
         return ChainState(state.step + 1, sampler, estimator, draws, held), info
 
     def _gradient_step(

@@ -15,12 +15,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.core.trees import named_leaves, normal_like
+from scirocco.core.trees import Path, named_leaves, names_of, normal_like, part_at
 from scirocco.core.types import Array, Key, Params
 from scirocco.manifolds.base import Manifold, nearest
 from scirocco.manifolds.euclidean import Euclidean
 
-Path = tuple[str, ...]
 NEAR = 1e-3  # how far a start may be off: single precision and files with few digits
 
 
@@ -47,7 +46,7 @@ class Geometry:
                 f"manifold must be a manifold such as scirocco.manifolds.Sphere(), or a pytree of them by the names of "
                 f"the parameters; got {wrong[0]!r}"
             )
-        return cls(tuple((_path(path), value) for path, value in found if not isinstance(value, Euclidean)))
+        return cls(tuple((names_of(path), value) for path, value in found if not isinstance(value, Euclidean)))
 
     @property
     def flat(self) -> bool:
@@ -59,11 +58,11 @@ class Geometry:
         if self.flat:
             return jax.tree.map(lambda *leaves: function(EUCLIDEAN, *leaves), tree, *rest)
         return jax.tree_util.tree_map_with_path(
-            lambda path, *leaves: function(self._at(_path(path)), *leaves), tree, *rest
+            lambda path, *leaves: function(self._at(names_of(path)), *leaves), tree, *rest
         )
 
     def _at(self, path: Path) -> Manifold:
-        return next((m for name, m in self.parts if path[: len(name)] == name), EUCLIDEAN)
+        return part_at(self.parts, path) or EUCLIDEAN
 
     def without(self, names: Any) -> Geometry:
         """The geometry of what is left when a dict of parameters loses some of its keys."""
@@ -130,10 +129,10 @@ class Geometry:
         leaves = named_leaves(x)
         places = jax.tree_util.tree_flatten_with_path(x)[0]
         for path, _ in self.parts:
-            if not any(_path(place)[: len(path)] == path for place, _ in places):
+            if not any(names_of(place)[: len(path)] == path for place, _ in places):
                 raise ValueError(f"manifold names {'.'.join(path)}, which is not among the parameters {sorted(leaves)}")
         for (leaf_name, leaf), (place, _) in zip(leaves.items(), places, strict=True):
-            manifold = self._at(_path(place))
+            manifold = self._at(names_of(place))
             if isinstance(manifold, Euclidean):
                 continue
             try:
@@ -150,7 +149,3 @@ class Geometry:
 
 EUCLIDEAN = Euclidean()
 FLAT = Geometry()
-
-
-def _path(path: Any) -> Path:
-    return tuple(jax.tree_util.keystr((key,), simple=True) for key in path)

@@ -50,10 +50,18 @@ def find_mode(
     data on disk a few passes, until it does. All but the last steps are made on a random sample of 64 MB where the
     data are far larger and there are at most 500 parameters: its mode is a few posterior sds from that of all data, and
     one of Newton's steps leads there. On a manifold the steps go along geodesics, and the polish works in normal
-    coordinates; the mode is that of the density on the manifold's own measure.
+    coordinates; the mode is that of the density on the manifold's own measure. With constraints it is that of the
+    density of the free numbers that chains move.
     """
     require_target(target)
     require_count("batch_size", batch_size)
+    if target.change:
+        moving = target.free(held=tuple(held or ()))
+        found = find_mode(
+            moving, moving.freed(initial), held=held, optimizer=optimizer, steps=steps, batch_size=batch_size,
+            polish=polish, seed=seed,
+        )  # fmt: skip
+        return moving.to_parameters.parameters(found)
     if steps is not None:
         require_count("steps", steps)
     rows = min(int(batch_size), target.size, target.source.resident_rows)
@@ -157,7 +165,10 @@ def _newton(
         return unravel(jax.device_put(point.astype(flat.dtype)))
 
     def slope_at(point: np.ndarray, scale: Scale) -> np.ndarray:
-        return np.asarray(scale.transposed(_vector(target.full_gradient(params(point), held))))
+        gradient = _vector(target.full_gradient(params(point), held))
+        if not np.all(np.isfinite(gradient)):
+            raise FloatingPointError
+        return np.asarray(scale.transposed(gradient))
 
     def bend(start: np.ndarray, end: np.ndarray, scale: Scale) -> np.ndarray:
         """What the slope changes by on the way beyond the linear, as the sample has it."""
@@ -183,7 +194,7 @@ def _newton(
             if not np.linalg.norm(new) < np.linalg.norm(slope):
                 break
             point, slope, scale = trial, new, found
-    except FloatingPointError:  # there is no curvature at the start, or at the end of a step that led far off
+    except FloatingPointError:  # there is no curvature or slope at the start, or at the end of a step that led far off
         return params(point), np.inf
     return params(point), float(np.max(np.abs(slope)))
 

@@ -22,7 +22,7 @@ from scirocco.core.checks import require_budget, require_count, require_flag, re
 from scirocco.run.checkpoint import DamagedError
 from scirocco.run.store import Variables, described, undescribed
 
-SCHEMA = 3  # of run.json; raised whenever its fields change
+SCHEMA = 4  # of run.json; raised whenever its fields change
 
 Described = Any  # a part as ``run.describe`` writes it
 Made = TypeVar("Made")
@@ -209,6 +209,8 @@ class Description:
     """One for each posterior of the run, a shard or all data, if its step size was left open."""
     variables: Variables = field(default_factory=dict)
     """What is stored of a draw."""
+    coords: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    """The names of the entries along axes of draws."""
     software: Software = field(default_factory=Software.here)
     choice: str = ""
     """Why this sampler, if none was given."""
@@ -249,6 +251,7 @@ class Description:
             fields["model"] = None if fields["model"] is None else _made(ModelSettings, fields["model"])
             fields["tuned"] = tuple(_made(TunedParts, tuned) for tuned in fields["tuned"])
             fields["variables"] = undescribed(fields["variables"])
+            fields["coords"] = {name: tuple(values) for name, values in fields["coords"].items()}
             chains = fields["saved_chains"]
             fields["saved_chains"] = None if chains is None else tuple(map(int, chains))
             return _made(cls, fields)

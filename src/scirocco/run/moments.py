@@ -7,12 +7,13 @@ and moments are the same to the bit from run to run, as draws are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
+FREE = "free__"  # before the name of a parameter with a constraint: the free numbers that the chain moves
 SUMMED = 10_000  # draws whose deviations are summed together
 
 
@@ -74,6 +75,25 @@ class Moments:
         for name in groups[0].start:
             joined.start[name] = np.concatenate([group.start[name] for group in groups])
         return joined
+
+    def shown(self) -> Moments:
+        """Those of the parameters that users see."""
+        return self._renamed(lambda name: None if name.startswith(FREE) else name)
+
+    def free(self) -> Moments:
+        """Those of the free numbers that chains move, under the names of the parameters.
+
+        What chains do not move, because it follows from other parameters, is still there.
+        """
+        moved = {name.removeprefix(FREE) for name in self.mean if name.startswith(FREE)}
+        return self._renamed(lambda name: None if name in moved else name.removeprefix(FREE))
+
+    def _renamed(self, rename: Callable[[str], str | None]) -> Moments:
+        tables = (
+            {new: values for name, values in table.items() if (new := rename(name)) is not None}
+            for table in (self.mean, self.square, self.start)
+        )
+        return Moments(self.count, *tables)
 
     def variance(self) -> dict[str, np.ndarray]:
         """The sample variance of each chain."""

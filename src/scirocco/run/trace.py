@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from scirocco.core.parts import part_named
 from scirocco.run import convergence, store
 from scirocco.run.describe import rebuild
 from scirocco.run.description import Description, Stop
@@ -17,7 +18,7 @@ from scirocco.run.store import GRADIENT, STATS, Draws, Variable, Variables
 from scirocco.run.verdict import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import pandas as pd
     import xarray as xr
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 MAX_ROWS = 200
 LEAST_DRAWS = convergence.LEAST_DRAWS
 FEW = "draws are too few for ESS and R-hat"
+LEVELS = (0.05, 0.5, 0.95)  # quantiles of predictions
+PREDICTOR = "scirocco.postprocess.predictions:Predictor"
+"""What knows functions of draws and rows; this package knows no functions."""
 
 
 @dataclass(frozen=True)
@@ -154,22 +158,52 @@ class Trace:
                 held = self._draws
                 found = xr.Dataset({name: (("chain", "draw", *named[name]), held[name]) for name in fixed})
             coordinates = {"chain": self.chains, "draw": np.arange(self.count)} if fixed else {"chain": [], "draw": []}
+            named_axes = {} if self.description is None else self.description.coords
+            sizes = {dim: int(n) for dim, n in found.sizes.items()}
+            coordinates |= {d: list(v) for d, v in named_axes.items() if sizes.get(d) == len(v)}
             self._stored = found.assign_coords(coordinates).assign_attrs(inference_library="scirocco")
         return self._stored
 
     @property
     def mean(self) -> dict[str, np.ndarray]:
         """The posterior mean of every parameter over all chains, from streaming moments."""
-        return self.moments.pooled()[0]
+        return self.moments.shown().pooled()[0]
 
     @property
     def variance(self) -> dict[str, np.ndarray]:
         """The posterior variance of every parameter over all chains, from streaming moments."""
-        return self.moments.pooled()[1]
+        return self.moments.shown().pooled()[1]
 
-    def to_arviz(self) -> Any:
-        """``InferenceData`` (ArviZ 0.x) or ``xarray.DataTree`` (1.x), draws and statistics of the steps."""
+    def predict(
+        self, function: Callable[[Any, Any], Any], data: Any, *, quantiles: Sequence[float] = LEVELS,
+        draws: int | None = 1000, keep: bool = False,
+    ) -> Any:  # fmt: skip
+        """Mean, sd and quantiles over draws of ``function(params, row)``, for each row of ``data``.
+
+        Rows come in pieces, from disk too, so that memory is bounded; of more than ``draws`` an even selection is used,
+        of all for None. ``keep`` keeps the values of all draws, (draw, row, ...), as well.
+        """
+        return part_named(PREDICTOR)(self).predict(function, data, quantiles, draws, keep)
+
+    def posterior_predictive(
+        self, simulate: Callable[[Any, Any, Any], Any], data: Any, *, quantiles: Sequence[float] = LEVELS,
+        draws: int | None = 1000, keep: bool = False, seed: int = 0,
+    ) -> Any:  # fmt: skip
+        """The same of simulated outcomes: ``simulate(key, params, row)`` draws one for a row."""
+        return part_named(PREDICTOR)(self).simulate(simulate, data, quantiles, draws, keep, seed)
+
+    def log_likelihood(self, target: Any, rows: Sequence[int] | None = None) -> xr.DataArray:
+        """The log likelihood of each draw and each row, (chain, draw, row), of some ``rows`` or of all."""
+        return part_named(PREDICTOR)(self).log_likelihood(target, rows)
+
+    def to_arviz(self, log_likelihood: Any = None, rows: Sequence[int] | None = None) -> Any:
+        """``InferenceData`` (ArviZ 0.x) or ``xarray.DataTree`` (1.x), draws and statistics of the steps.
+
+        With a target as ``log_likelihood`` also those of each row, for ``arviz.loo`` (or of some ``rows``).
+        """
         groups = {"posterior": self.posterior}
+        if log_likelihood is not None:
+            groups["log_likelihood"] = self.log_likelihood(log_likelihood, rows).to_dataset(name="row_likelihood")
         return convergence.to_arviz(groups | ({"sample_stats": self.sample_stats} if self.sample_stats else {}))
 
     def summary(self, var_names: Sequence[str] | str | None = None) -> Summary:
@@ -212,7 +246,7 @@ class Trace:
     def _moment_table(self) -> pd.DataFrame:
         import pandas as pd
 
-        mean, variance = self.moments.pooled()
+        mean, variance = self.moments.shown().pooled()
         rows = {}
         for name, values in mean.items():
             step = -(-values.size // MAX_ROWS) or 1
@@ -259,17 +293,17 @@ def thinned(posterior: xr.Dataset, limit: int) -> tuple[xr.Dataset, str]:
     for name, variable in posterior.data_vars.items():
         picks = np.unique(np.linspace(0, max(0, sizes[name] - 1), min(sizes[name], share)).astype(int))
         values = variable.values.reshape(*variable.shape[:2], -1)[:, :, picks]
-        labels = [", ".join(map(str, np.unravel_index(k, variable.shape[2:]))) for k in picks]
+        indices = (np.unravel_index(k, variable.shape[2:]) for k in picks)
+        labels = [label_of(posterior, str(name), i).removeprefix(f"{name}[").removesuffix("]") for i in indices]
         chosen[name] = xr.DataArray(values, dims=("chain", "draw", f"{name}_at"), coords={f"{name}_at": labels})
     total, shown = sum(sizes.values()), sum(c.shape[2] for c in chosen.values())
     return xr.Dataset(chosen), f"({shown:,} of {total:,} coordinates shown, evenly spread)"
 
 
 def label_of(posterior: xr.Dataset, name: str, index: tuple[int, ...]) -> str:
-    """The name of a coordinate in tables."""
-    if f"{name}_at" in posterior.coords:
-        return f"{name}[{posterior.coords[f'{name}_at'].values[index[0]]}]"
-    return coordinate(name, index)
+    """The name of a coordinate in tables: by the names of entries where axes have any."""
+    axes = zip(posterior[name].dims[2:], index, strict=True)
+    return coordinate(name, [posterior.coords[dim].values[k] if dim in posterior.coords else k for dim, k in axes])
 
 
 def coordinate(name: str, index: Sequence[Any]) -> str:

@@ -74,7 +74,7 @@ def _out_of_bounds(trace: Trace) -> list[Finding]:
 
 def _elsewhere(trace: Trace) -> list[Finding]:
     """Other modes, found before the run, that its draws do not reach."""
-    mean, variance = trace.moments.pooled() if trace.moments.mean else ({}, {})
+    mean, variance = trace.moments.free().pooled() if trace.moments.mean else ({}, {})
     place = np.concatenate([np.ravel(v) for v in mean.values()]) if mean else np.zeros(0)
     sd = np.sqrt(np.concatenate([np.ravel(v) for v in variance.values()])) if mean else place
     missed = [

@@ -69,11 +69,16 @@ WORTH = 0.5  # of the plain noise: control variates cost a second gradient and m
 
 
 class Tuned(NamedTuple):
-    """A kernel ready to run from ``initial``, and the report on how it was made."""
+    """A kernel ready to run from ``position``, and the report on how it was made."""
 
     kernel: Kernel
-    initial: Params
+    position: Params  # of the free numbers that chains move
     report: Tuning
+
+    @property
+    def initial(self) -> Params:
+        """The parameters there."""
+        return self.kernel.target.to_parameters.parameters(self.position)
 
     @property
     def sampler(self) -> Any:
@@ -117,10 +122,13 @@ def tune_kernel(
         return _tune_on_manifold(kernel, position, held, temperature, wishes, free, began)
     here = _at_mode(kernel, make, rows, position, held, temperature, free=free)
     departure, others = here.noise.departure, []
-    if look_elsewhere and not held:
+    lost = here.found.flat > 0  # the search ran off along a direction in which the density has no maximum
+    if look_elsewhere and not held and not lost:
         others = other_modes(kernel.target, here.centre, here.found.scale, kernel.seed, starts)
-    if wishes.search or (wishes.search is None and not departure < FAR):
-        here = _in_typical_set(here, others, make, held, temperature, wishes, making, free=free, free_batch=free_batch)
+    if wishes.search or (wishes.search is None and (lost or not departure < FAR)):
+        # Lost as in a hierarchy whose spread goes to zero, where nothing is like the typical set.
+        first = _at(kernel, make, rows, position, held, temperature, free=free) if lost else here
+        here = _in_typical_set(first, others, make, held, temperature, wishes, making, free=free, free_batch=free_batch)
         others = []  # chains started there, too: whether they came back is for R-hat to say
     kernel, found, noise, known = here.kernel, here.found, here.noise, has_law(sampler)
     # A sampler that has no law here may depend on where it is, as a Recipe does, and is left in its own coordinates.
@@ -177,8 +185,18 @@ class Place(NamedTuple):
 def _at_mode(
     kernel: Kernel, make: Make, rows: int, position: Params, held: Params, temperature: float, *, free: bool
 ) -> Place:
-    """The mode, the curvature there, strata and an estimator by the normal law that these make."""
+    """The same at the mode."""
     mode, found = _located(kernel, position, held)
+    return _at(kernel, make, rows, mode, held, temperature, free=free, found=found)
+
+
+def _at(
+    kernel: Kernel, make: Make, rows: int, mode: Params, held: Params, temperature: float, *, free: bool,
+    found: Curvature | None = None,
+) -> Place:  # fmt: skip
+    """The curvature at a place, strata and an estimator by the normal law that these make."""
+    if found is None:
+        found = curvature(kernel.target, mode, held, seed=kernel.seed)
     if free and not kernel.sampler.full_data:
         if not isinstance(kernel.batching, Sweeps):  # whose order a sampler that asks for it needs more
             strata = stratify(kernel.target, found.scale, mode, held, kernel.seed, rows)
@@ -186,7 +204,7 @@ def _at_mode(
         kernel, noise = _quietest(kernel, found, mode, held, temperature)
     else:
         if isinstance(kernel.estimator, ControlVariate):
-            kernel = kernel.replaced(kernel.sampler, replace(kernel.estimator, centre=mode))
+            kernel = kernel.replaced(kernel.sampler, kernel.estimator.around(mode))
         noise = measure(kernel, kernel.estimator, found.scale, mode, held, temperature)
     return Place(kernel, mode, found, noise, STIFF)
 
@@ -324,8 +342,8 @@ def _require_inside(target: Target, position: Params, held: Params, place: str) 
     if np.isnan(value) or value == -np.inf:
         raise ValueError(
             f"log_prior is {value} {place}: the density has a hard boundary there, which no gradient sampler respects. "
-            "Reparametrise so that every real number is allowed, such as the log of a positive parameter or the logit "
-            "of a probability, and add the log of the change of variables to log_prior"
+            "Say so with constraints={'sigma': scirocco.constraints.positive}, or reparametrise so that every real "
+            "number is allowed"
         )
 
 
@@ -339,7 +357,7 @@ def _quietest(kernel: Kernel, found: Curvature, mode: Params, held: Params, temp
 
     Far from the mode, as in networks, control variates may be noisier than what they control.
     """
-    first = ControlVariate(centre=mode)
+    first = ControlVariate().around(mode)
     estimator: Estimator = replace(first, order=2) if found.kind == "full" else first
     if estimator is not first:
         # The Hessian goes on growing where gradients of single rows do not: far out, its noise may throw a chain out.

@@ -44,7 +44,7 @@ def other_modes(
     flat, unravel = ravel_pytree(mode)
     if not isinstance(target.source, Arrays) or flat.size > FULL or target.size * flat.size > WORK:
         return []
-    here, sd = np.asarray(flat, np.float64), np.sqrt(scale.variance)
+    here, sd, volume = np.asarray(flat, np.float64), np.sqrt(scale.variance), _log_volume(target, mode)
     found: list[np.ndarray] = []
     for start in _places(target, mode, sd, seed, starts):
         poll()
@@ -56,14 +56,19 @@ def other_modes(
             lower = -target.log_posteriors(jax.vmap(unravel)(jnp.asarray(way, flat.dtype)), mode)
             # Between two modes lies a pass; without one the search stopped on the slope of the first.
             apart = np.max(lower) > max(lower[-1], 0.0) + DEEPER
-            if apart and lower[-1] - _log_volume(target, there) + _log_volume(target, mode) < LESS_LIKELY:
+            if apart and lower[-1] - _log_volume(target, there) + volume < LESS_LIKELY:
                 found.append(place)
     return found
 
 
 def _log_volume(target: Target, mode: Params) -> float:
-    """Of the normal law at a mode."""
-    values = np.linalg.eigvalsh(hessian(target, mode))
+    """Of the normal law at a mode; none where the density goes on rising, as a search that ran off ends."""
+    bent = hessian(target, mode)
+    if not np.all(np.isfinite(bent)):
+        return -np.inf
+    values = np.linalg.eigvalsh(bent)
+    if values[0] <= -FLATTEST * values[-1]:
+        return -np.inf
     return -0.5 * float(np.sum(np.log(np.maximum(values, FLATTEST * values[-1]))))
 
 

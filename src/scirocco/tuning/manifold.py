@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -165,7 +164,7 @@ def quietest(
     kernel: Kernel, scale: Params, mode: Params, held: Params, temperature: float, quiet: float, worth: float
 ) -> tuple[Kernel, np.ndarray, float]:
     """Control variates, or the plain gradient where they are no better; the noise and the departure."""
-    estimator: Estimator = ControlVariate(centre=mode)
+    estimator: Estimator = ControlVariate().around(mode)
     noise, departure = measure(kernel, estimator, scale, mode, held, temperature)
     if not np.median(noise) < quiet:
         plain, _ = measure(kernel, Plain(), scale, mode, held, temperature)
@@ -177,5 +176,5 @@ def quietest(
 def centred(kernel: Kernel, mode: Params) -> Kernel:
     """The kernel with its control variate, if it has one, at the mode."""
     if isinstance(kernel.estimator, ControlVariate):
-        return kernel.replaced(kernel.sampler, replace(kernel.estimator, centre=mode))
+        return kernel.replaced(kernel.sampler, kernel.estimator.around(mode))
     return kernel

@@ -18,7 +18,6 @@ end when the chains agree with each other and the scale has settled, or after th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -139,7 +138,7 @@ def _settled(kernel: Kernel, centre: Params, free: bool) -> Kernel:
     """The kernel with the estimator that a run from the typical set has."""
     estimator = _estimator(kernel, free) if free else kernel.estimator
     if isinstance(estimator, ControlVariate):
-        estimator = replace(estimator, centre=centre)
+        estimator = estimator.around(centre)
     return kernel.replaced(kernel.sampler, estimator)
 
 

@@ -334,7 +334,7 @@ class Simulation:
         assert isinstance(target.source, Arrays), "data in memory"
         both = jax.tree.map(lambda old, new: np.concatenate([old.astype(new.dtype), new]), target.source.arrays, data)
         log_prior = target.log_prior if prior else _no_prior
-        return Target(log_prior, target.log_likelihood, both, target.batched, target.manifold)
+        return replace(target, log_prior=log_prior, data=both)
 
 
 def _no_prior(params: Params) -> Array:

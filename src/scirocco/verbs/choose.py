@@ -56,8 +56,8 @@ def choose(target: Target, initial: Params, settings: StepSettings, *, open_: bo
         return Choice(automatic, "the burn-in is too short for NUTS")
     if is_function(initial):
         initial = initial(jax.random.key(require_seed(settings.seed)))
-    rows = default_batch_size(target)
-    whole, part = _seconds(target, initial, (target.size, rows))
+    rows, free = default_batch_size(target), target.free()
+    whole, part = _seconds(free, free.freed(initial), (target.size, rows))
     steps = settings.chains * (settings.burn_in + settings.num_samples * (settings.thin or 1))
     exact, minibatches = steps * LEAPFROGS * whole, steps * part + TUNING * whole
     costs = (

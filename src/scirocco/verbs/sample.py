@@ -109,6 +109,8 @@ def sample(
     >>> dict(trace.posterior.sizes)
     {'chain': 2, 'draw': 500}
     """
+    if initial is None and isinstance(target, Target):
+        initial = target.change.start
     if initial is None:
         raise TypeError("initial must be given: where the chains start, any pytree, or a function of a random key")
     size = chains if group_size is None else group_size
@@ -133,6 +135,7 @@ class GradientParts(NamedTuple):
     collect: Any = None
     shapes_only: bool = False  # ``initial`` has no values: they are in the checkpoints
     gradients: bool = False  # stored with the draws
+    free: bool = False  # ``initial`` is a position of the chains, found by tuning
 
     def described(self) -> Parts:
         """For the description of the run."""
@@ -168,7 +171,7 @@ def begin(
     require_warm_up(parts.sampler, settings.burn_in)
     description = Description(
         resumer or name_of(GradientResumer), settings, options, parts.described(), model=model,
-        choice=choice,
+        choice=choice, coords=target.axes.coords if isinstance(target, Target) else {},
     )  # fmt: skip
     if path is None:
         return _run(target, parts, description, None)
@@ -221,10 +224,12 @@ def prepare(
             path=None if folder is None else tuning_folder(folder.path, number), show=show,
         )  # fmt: skip
     batching = tuned.kernel.batching
-    parts = parts._replace(sampler=tuned.sampler, estimator=tuned.estimator, batching=batching, initial=tuned.initial)
+    parts = parts._replace(
+        sampler=tuned.sampler, estimator=tuned.estimator, batching=batching, initial=tuned.position, free=True
+    )
     found = TunedParts(
         describe(tuned.report), describe(tuned.sampler), describe(tuned.estimator), describe(batching),
-        outline(tuned.initial), tuned.batch_size,
+        outline(tuned.position), tuned.batch_size,
     )  # fmt: skip
     return Prepared(target, parts, tuned.batch_size, tuned.kernel, found)
 
@@ -249,7 +254,7 @@ def with_thin(description: Description, prepared: Sequence[Prepared]) -> Descrip
 
 def _with(parts: GradientParts, known: TunedParts) -> GradientParts:
     names = ("sampler", "estimator", "batching", "initial")
-    return parts._replace(**{name: rebuild(getattr(known, name)) for name in names})
+    return parts._replace(free=True, **{name: rebuild(getattr(known, name)) for name in names})
 
 
 def _stepped(description: Description) -> StepSettings:
@@ -280,7 +285,7 @@ def engines_of(
                 bound, parts.initial, chains=chains[start : start + settings.group_size],
                 recording=Recording.of(settings.burn_in, settings.thin or 1, parts.sampler), collect=parts.collect,
                 gradients=parts.gradients, num_samples=settings.num_samples, shapes_only=parts.shapes_only,
-                report=gradient_report if report else None,
+                free=parts.free, report=gradient_report if report else None,
             )
         )  # fmt: skip
     return engines

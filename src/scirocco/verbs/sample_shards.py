@@ -28,6 +28,7 @@ from scirocco.core.checks import require_choice
 from scirocco.core.interrupt import interruptible
 from scirocco.core.parts import name_of
 from scirocco.core.program import Given
+from scirocco.core.trees import named_leaves
 from scirocco.core.types import Array, Key, Params
 from scirocco.estimators import Estimator
 from scirocco.run.describe import is_opaque, rebuild
@@ -122,13 +123,30 @@ class Sharded:
         if not callable(method):
             require_choice("method", method, METHODS)
         function: Callable[[Any], Any] = method if callable(method) else METHODS[method]
-        found: xr.Dataset = function(self._every_shard())
-        return found
+        found: xr.Dataset = function([self._free(draws) for draws in self._every_shard()])
+        return self._mapped(found, self.target.change.parameters)
+
+    def _free(self, draws: xr.Dataset) -> xr.Dataset:
+        """Draws of the free numbers in place of parameters with constraints: averages of these obey."""
+        return self._mapped(draws, self.target.change.free)
+
+    def _mapped(self, draws: xr.Dataset, function: Callable[[Params], Params]) -> xr.Dataset:
+        """A function of each draw that keeps the names of parameters."""
+        if not self.target.change:
+            return draws
+        import xarray as xr
+
+        names, structure = list(named_leaves(self.like)), jax.tree.structure(self.like)
+        tree = jax.tree.unflatten(structure, [draws[name].values for name in names])
+        found = named_leaves(jax.jit(jax.vmap(jax.vmap(function)))(tree))
+        dims = {n: ("chain", "draw", *(f"{n}_dim_{k}" for k in range(v.ndim - 2))) for n, v in found.items()}
+        made = xr.Dataset({n: (dims[n], np.asarray(v)) for n, v in found.items()})
+        return made.assign_coords({name: draws[name] for name in ("chain", "draw") if name in draws.coords})
 
     @cached_property
     def diagnosis(self) -> Diagnosis:
         """Whether the shards overlap, and what else speaks against combining them."""
-        return diagnose(self._every_shard())
+        return diagnose([self._free(draws) for draws in self._every_shard()])
 
     @cached_property
     def certificate(self) -> Certificate:
@@ -206,7 +224,9 @@ def sample_shards(
     if shards > target.size:
         raise ValueError(f"shards must not be more than rows: {shards} of {target.size} rows are empty")
     parts = GradientParts(sampler, estimator, batching, (), initial)
-    description = Description(name_of(ShardsResumer), settings, options, parts.described())
+    description = Description(
+        name_of(ShardsResumer), settings, options, parts.described(), coords=target.axes.coords
+    )  # fmt: skip
     if path is None:
         return _run(target, parts, description, None)
     with RunFolder.new(path) as folder:
@@ -225,8 +245,9 @@ def _run(target: Target, parts: GradientParts, description: Description, folder:
         parts = parts._replace(sampler=replace(parts.sampler, step_size=strict))
     begun = folder is not None and all_begun(folder.path, settings)
     known = description.tuned if begun and description.tuned else (None,) * count
+    whole = target.free(getattr(parts.sampler, "temperature", 1.0))
     prepared: list[Prepared] = [
-        prepare(shard_of(target, number, count), parts, description, known[number], folder, number)
+        prepare(shard_of(whole, number, count), parts, description, known[number], folder, number)
         for number in range(count)
     ]
     found = tuple(own.found for own in prepared if own.found is not None)
@@ -243,11 +264,12 @@ def _run(target: Target, parts: GradientParts, description: Description, folder:
 
 
 def shard_of(target: Target, number: int, count: int) -> Target:
-    """The posterior of every ``count``-th row from row ``number`` on, with its share of the prior."""
-    return Target(
-        Given(_shared_prior, target.log_prior, count), target.log_likelihood, target.source.shard(number, count),
-        target.batched, target.manifold,
-    )  # fmt: skip
+    """The posterior of every ``count``-th row from row ``number`` on, with its share of the prior.
+
+    Of parameters with constraints it is the density of the free numbers that is shared, in which draws are combined.
+    """
+    prior = Given(_shared_prior, target.log_prior, count)
+    return replace(target, log_prior=prior, data=target.source.shard(number, count))
 
 
 def _shared_prior(log_prior: Callable[[Params], Any], count: int, params: Params) -> Array:

@@ -100,9 +100,10 @@ def tune(
         )  # fmt: skip
 
     rows = batch_rows(_batch_size(target, sampler, batch_size), target.size)
-    first = initial(jax.random.key(seed)) if is_function(initial) else initial
+    freed = target.free(getattr(sampler, "temperature", 1.0), [name for block in blocks for name in block.names]).freed
+    first = freed(initial(jax.random.key(seed)) if is_function(initial) else initial)
     free = estimator is None and batching is None
-    starts = initial if is_function(initial) else None
+    starts = (lambda key: freed(initial(key))) if is_function(initial) else None
     return tune_kernel(
         make, rows, first, free=free, free_batch=batch_size is None, look_elsewhere=look_elsewhere, starts=starts,
         making=Rounds(None if path is None else Path(path), show),
