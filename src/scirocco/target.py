@@ -256,9 +256,19 @@ class Target(PureDensity):
             return self
         if callable(temperature):
             raise ValueError("parameters with constraints need one temperature: give the sampler a number")
-        own, t = self.density, float(np.asarray(temperature))
-        prior, likelihood = _FreePrior(own.log_prior, change, t), _FreeLikelihood(own.log_likelihood, change)
-        return FreeTarget(prior, likelihood, self.source, self.batched, self.manifold, whole=self, moved=change)
+        t, names = float(np.asarray(temperature)), tuple(held)
+        if (t, names) not in self._free_targets:
+            own = self.density
+            prior, likelihood = _FreePrior(own.log_prior, change, t), _FreeLikelihood(own.log_likelihood, change)
+            self._free_targets[t, names] = FreeTarget(
+                prior, likelihood, self.source, self.batched, self.manifold, whole=self, moved=change
+            )
+        return self._free_targets[t, names]
+
+    @cached_property
+    def _free_targets(self) -> dict[tuple[float, tuple[str, ...]], Target]:
+        """Those that were made: they remember sums over all data."""
+        return {}
 
     @property
     def size(self) -> int:

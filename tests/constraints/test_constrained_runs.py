@@ -300,3 +300,28 @@ def test_a_hierarchy_whose_density_has_no_maximum(monkeypatch):
     tuned = sc.tune(target, sc.UnderdampedLangevin("auto"), start)
     assert len(tuned.report.rounds) > 0
     assert 0.003 < tuned.initial["tau"] < 1.0  # on the way from the start
+
+
+def test_what_comes_after_a_run_knows_of_free_numbers():
+    """A simplex has fewer of them than entries: calibration, Stein's discrepancy and zero-variance averages."""
+    codes = np.random.default_rng(5).choice(3, 60, p=[0.2, 0.3, 0.5]).astype(np.int32)
+    target = sc.Target(dirichlet, lambda p, x: jnp.log(p["s"][x]), codes, constraints={"s": constraints.simplex})
+    trace = sc.sample(
+        target, sc.GMC(0.2, leapfrog_steps=5), {"s": jnp.full(3, 1 / 3)}, num_samples=500, burn_in=100, gradients=True,
+        progress=False,
+    )  # fmt: skip
+
+    def simulate(params, key):
+        return jax.random.choice(key, 3, (60,), p=jnp.asarray(params["s"])).astype(jnp.int32)
+
+    found = sc.check_calibration(target, trace, simulate, repeats=8, progress=False)
+    assert found.dimension == 2
+    assert found.exact
+    near = sc.diagnostics.trace_ksd(trace, target, max_draws=300)
+    moved = sc.Target(lambda p: 20 * jnp.log(p["s"][0]), target.log_likelihood, codes, constraints=target.constraints)
+    assert near < 0.5 * sc.diagnostics.trace_ksd(trace, moved, max_draws=300)
+    averaged = sc.postprocess.trace_zero_variance(trace)
+    alpha = ALPHA + np.bincount(codes)
+    np.testing.assert_allclose(averaged.mean, alpha / alpha.sum(), atol=4.5 * np.max(averaged.se))
+    with pytest.raises(ValueError, match="take degree=1"):
+        sc.postprocess.trace_zero_variance(trace, degree=2)

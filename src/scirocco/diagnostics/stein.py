@@ -36,8 +36,11 @@ def trace_ksd(
     """The discrepancy of ``trace`` from ``target``; ``options`` go to ``ksd``.
 
     At most ``max_draws`` draws are used, evenly spread over the chains, because the cost grows with their square.
+    Parameters with constraints are compared by their free numbers, whose density has no border.
     """
     draws = _draws(trace, max_draws)
+    if target.change:
+        draws, target = jax.jit(jax.vmap(target.change.free))(draws), target.free()
     if batch_size is None:
         gradients = _full_gradients(target, draws)
     else:

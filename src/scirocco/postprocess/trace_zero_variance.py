@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from scirocco.postprocess.zero_variance import ZeroVariance, zero_variance
+from scirocco.run.moments import FREE
 from scirocco.run.trace import Trace
 
 
@@ -18,7 +19,8 @@ def trace_zero_variance(
 
     The run must have kept its gradients, ``sample(..., gradients=True)``. ``function`` takes the parameters of one draw
     by name (or the array, if there is only one) and returns an array; without it all parameters are averaged, one after
-    the other. ``degree`` is that of the polynomial, 1 or 2.
+    the other. ``degree`` is that of the polynomial, 1 or 2; where parameters have constraints only the first, because
+    gradients are those of their free numbers.
     """
     slopes, draws = trace.gradients, trace.posterior
     if slopes is None:
@@ -27,12 +29,16 @@ def trace_zero_variance(
     if missing:
         raise ValueError(f"the draws of {missing} were not stored: run without collect=")
     names = [str(name) for name in slopes.data_vars]
+    constrained = any(name.startswith(FREE) for name in trace.moments.mean)
+    if constrained and degree != 1:
+        raise ValueError("parameters have constraints, and gradients are those of their free numbers: take degree=1")
     theta, gradient = (
         np.concatenate([data[n].values.reshape(*data[n].shape[:2], -1) for n in names], axis=-1, dtype=np.float64)
         for data in (draws, slopes)
     )
     values = theta if function is None else _evaluated(trace, function)
-    return zero_variance(values, theta, gradient, degree=degree, ridge=ridge)
+    places = gradient if constrained else theta  # the first degree does not look at them
+    return zero_variance(values, places, gradient, degree=degree, ridge=ridge)
 
 
 def _evaluated(trace: Trace, function: Callable[..., Any]) -> np.ndarray:

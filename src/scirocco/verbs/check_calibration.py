@@ -136,7 +136,7 @@ def check_calibration(
     run_sampler = None if is_opaque(known.parts.sampler) else rebuild(known.parts.sampler)
     for one in (run_sampler, sampler):
         _require_temperature_one(one)
-    like = _form(trace, known)
+    like = _form(trace, known, target)
     places, note = _places(like)
     worth = float(np.nanmin(ess(_columns(trace.posterior, places)))) if trace.count >= LEAST_DRAWS else 1.0
     if worth < repeats:
@@ -152,6 +152,7 @@ def check_calibration(
     ratio = rows / target.size
     parts: dict[str, Any] = {"sampler": sampler, "estimator": estimator, "batching": batching, "batch_size": batch_size}
     position, held = split(first, blocks)
+    position = target.free(held=tuple(held or ())).freed(position)
     if sampler is None:
         parts = _of_run(known, parts, target, position, rows)
     named = _named(quantities, first)
@@ -194,15 +195,21 @@ def _looked_at(target: Target, trace: Trace) -> tuple[Description, StepSettings]
     return known, known.settings
 
 
-def _form(trace: Trace, known: Description) -> Params:
+def _form(trace: Trace, known: Description, target: Target) -> Params:
     """Parameters of the form that the run had, which its draws must have too."""
     if known.parts.collect is not None:
         raise ValueError("trace must have all parameters: sample without collect=")
     if is_opaque(known.parts.parameters):
         raise ValueError("the parameters of the run must be arrays in dicts, lists and tuples, and nothing else")
     like = rebuild(known.parts.parameters)
+    if target.change:  # the run has the shapes of the free numbers
+        seen = jax.eval_shape(target.change.parameters, like)
+        seen = {name: seen[name] for name in like} if isinstance(like, dict) else seen  # not what follows from others
+        like = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), seen)
     wanted = {name: np.shape(leaf) for name, leaf in named_leaves(like).items()}
     stored = {str(name): values.shape[2:] for name, values in trace.posterior.data_vars.items()}
+    if target.change:
+        stored = {name: shape for name, shape in stored.items() if name in wanted}
     if wanted != stored:
         raise ValueError(f"trace must have the parameters {wanted}; it has {stored}")
     return like
