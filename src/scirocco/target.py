@@ -8,6 +8,7 @@ is the potential, on the scale of the full data. The library owns the factor N/n
 from __future__ import annotations
 
 import importlib.util
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -159,7 +160,8 @@ class Target(PureDensity):
     ``constraints``, such as ``{"sigma": constraints.positive}``, say so of parameters that chains move by free numbers
     of their own: functions, starts, draws and moments are in the space of the parameters. ``dims`` names the axes of
     parameters, ``coords`` the entries of these, as ArviZ has them: ``dims={"beta": ["column"]}``,
-    ``coords={"column": ["age", "income"]}``; those of a category of a table are its labels.
+    ``coords={"column": ["age", "income"]}``; those of a category of a table are its labels. ``log_prior=None`` is a
+    flat prior, which ``summary()`` says.
 
     >>> import jax.numpy as jnp
     >>> target = Target(lambda m: -m**2 / 2, lambda m, x: -(x - m)**2 / 2, jnp.arange(4.0))
@@ -167,7 +169,7 @@ class Target(PureDensity):
     (4, -3.5)
     """
 
-    log_prior: Callable[[Params], Any]
+    log_prior: Any  # a function of the parameters, or None
     log_likelihood: Callable[[Params, Data], Any]
     data: Any
     batched: bool = False
@@ -177,9 +179,16 @@ class Target(PureDensity):
     coords: Mapping[str, Sequence[Any]] | None = None
 
     def __post_init__(self) -> None:
+        if self.log_prior is None:
+            object.__setattr__(self, "log_prior", flat)
         for name in ("log_prior", "log_likelihood"):
             if not callable(getattr(self, name)):
                 raise TypeError(f"{name} must be a function; got {type(getattr(self, name)).__name__}")
+        if _required(self.log_prior) == 2 and _required(self.log_likelihood) == 1:
+            raise TypeError(
+                "log_prior takes two arguments and log_likelihood one: they were given in the wrong order, "
+                "Target(log_prior, log_likelihood, data)"
+            )
         _ = self.source, self.geometry, self.change  # look at them now, not at the first step
         if isinstance(self.change, Constraints):
             both = {path for path, _ in self.change.parts} & {path for path, _ in self.geometry.parts}
@@ -233,6 +242,11 @@ class Target(PureDensity):
     def geometry(self) -> Geometry:
         """The manifolds on which the parameters live."""
         return Geometry.of(self.manifold)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of a result should know of the posterior."""
+        return ("the prior is flat: log_prior=None",) if self.log_prior is flat else ()
 
     @property
     def axes(self) -> Axes:
@@ -571,6 +585,22 @@ def _evaluate(density: Density, position: Params, held: Params, trial: Data) -> 
     batch = Batch(trial, jnp.float32(1), jnp.arange(rows, dtype=jnp.int32))
     gradient = density.potential_gradient(position, held, batch)
     return jnp.asarray(density.log_prior(params)), density.log_likelihoods(params, trial), gradient
+
+
+def flat(params: Params) -> float:
+    """A log prior that says nothing."""
+    del params
+    return 0.0
+
+
+def _required(function: Callable[..., Any]) -> int | None:
+    """Arguments that a function must be given by position; None if it does not say."""
+    try:
+        found = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(p.kind in by_place and p.default is inspect.Parameter.empty for p in found)
 
 
 def _hashable(function: Callable[..., Any]) -> Callable[..., Any]:

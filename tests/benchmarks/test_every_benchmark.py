@@ -63,6 +63,9 @@ TINY = {
     "large_table": (["--rows", "3000", "--columns", "2"], {"GROUP": 1000}),
     "long_steps": ([], {"CHAINS": 2, "DRAWS": 50, "BURN_IN": 20, "MULTIPLES": (0.5,), "ROWS": 200, "COLUMNS": 2}),
     "memory": (["--megabytes", "1", "--kinds", "npy"], {"BATCH": 2}),
+    "numpyro_models": (
+        ["--rows", "300", "600", "--nuts", "300", "--models", "mixture"], {"ADAPTATION": 10, "DRAWS": 10, "CHAINS": 1},
+    ),
     "simplex_engine": (
         [],
         {"ENTRIES": 2000, "TURNS": 1, "STEP_SIZES": (0.1,), "CATEGORIES": (2000,), "TOUCHED": 100},

@@ -211,6 +211,8 @@ class Description:
     """What is stored of a draw."""
     coords: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     """The names of the entries along axes of draws."""
+    notes: tuple[str, ...] = ()
+    """What a reader of a result should know of the posterior."""
     software: Software = field(default_factory=Software.here)
     choice: str = ""
     """Why this sampler, if none was given."""
@@ -251,6 +253,7 @@ class Description:
             fields["model"] = None if fields["model"] is None else _made(ModelSettings, fields["model"])
             fields["tuned"] = tuple(_made(TunedParts, tuned) for tuned in fields["tuned"])
             fields["variables"] = undescribed(fields["variables"])
+            fields["notes"] = tuple(map(str, fields["notes"]))
             fields["coords"] = {name: tuple(values) for name, values in fields["coords"].items()}
             chains = fields["saved_chains"]
             fields["saved_chains"] = None if chains is None else tuple(map(int, chains))

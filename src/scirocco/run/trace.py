@@ -219,10 +219,10 @@ class Trace:
             raise ValueError(f"var_names {unknown} are not in the trace; it has {list(self.posterior.data_vars)}")
         if not chosen:
             note = "no draws were stored: moments only"
-            return Summary(self._moment_table(), note, self.bias, self.tuning, verdict=self.verdict())
+            return Summary(self._moment_table(), self._noted(note), self.bias, self.tuning, verdict=self.verdict())
         if self.count < LEAST_DRAWS:
             note = f"{self.count} {FEW}"
-            return Summary(self._moment_table(), note, self.bias, self.tuning, verdict=self.verdict())
+            return Summary(self._moment_table(), self._noted(note), self.bias, self.tuning, verdict=self.verdict())
         selected, note = thinned(self.posterior[chosen], MAX_ROWS)
         columns, labels = [], []
         for name in map(str, chosen):
@@ -231,7 +231,12 @@ class Trace:
             labels += [label_of(selected, name, index) for index in np.ndindex(values.shape[2:])]
         table = table_of(np.concatenate(columns, axis=2), labels).table
         choice = "" if self.description is None else self.description.choice
-        return Summary(table, note, self.bias, self.tuning, verdict=self.verdict(), choice=choice)
+        return Summary(table, self._noted(note), self.bias, self.tuning, verdict=self.verdict(), choice=choice)
+
+    def _noted(self, note: str) -> str:
+        """A note on a table, with what there is to know of the posterior."""
+        known = () if self.description is None else self.description.notes
+        return "\n".join(line for line in (note, *known) if line)
 
     def verdict(self) -> Verdict:
         """Whether to use the result, why, and what to do next.

@@ -171,8 +171,10 @@ def begin(
     require_warm_up(parts.sampler, settings.burn_in)
     description = Description(
         resumer or name_of(GradientResumer), settings, options, parts.described(), model=model,
-        choice=choice, coords=target.axes.coords if isinstance(target, Target) else {},
+        choice=choice,
     )  # fmt: skip
+    if isinstance(target, Target):
+        description = replace(description, coords=target.axes.coords, notes=target.notes)
     if path is None:
         return _run(target, parts, description, None)
     require_target(target)

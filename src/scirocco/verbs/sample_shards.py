@@ -225,7 +225,8 @@ def sample_shards(
         raise ValueError(f"shards must not be more than rows: {shards} of {target.size} rows are empty")
     parts = GradientParts(sampler, estimator, batching, (), initial)
     description = Description(
-        name_of(ShardsResumer), settings, options, parts.described(), coords=target.axes.coords
+        name_of(ShardsResumer), settings, options, parts.described(), coords=target.axes.coords,
+        notes=target.notes,
     )  # fmt: skip
     if path is None:
         return _run(target, parts, description, None)

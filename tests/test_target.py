@@ -1,0 +1,35 @@
+"""What a target says of its functions."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import scirocco as sc
+
+X = np.random.default_rng(0).normal(1.0, 1.0, 500).astype(np.float32)
+
+
+def log_prior(m):
+    return -(m**2) / 2
+
+
+def log_likelihood(m, x):
+    return -((x - m) ** 2) / 2
+
+
+def test_no_prior_is_a_flat_one_and_said():
+    target = sc.Target(None, log_likelihood, X)
+    settings = {"num_samples": 2000, "batch_size": 500, "progress": False, "report": False}
+    trace = sc.sample(target, sc.GMC(0.02, leapfrog_steps=3), jnp.array(0.0), burn_in=100, **settings)
+    assert trace.mean["theta"] == pytest.approx(X.mean(), abs=0.01)
+    assert "the prior is flat: log_prior=None" in str(trace.summary())
+    known = sc.sample(sc.Target(log_prior, log_likelihood, X), sc.SGLD(1e-4), jnp.array(0.0), **settings)
+    assert "flat" not in str(known.summary())
+
+
+def test_functions_in_the_wrong_order_are_noticed():
+    with pytest.raises(TypeError, match="in the wrong order"):
+        sc.Target(log_likelihood, log_prior, X)
+    sc.Target(lambda m, scale=1.0: 0.0, log_likelihood, X)  # an argument that need not be given is none
