@@ -76,3 +76,26 @@ def test_a_start_is_needed():
 def test_a_kernel_needs_a_sampler():
     with pytest.raises(TypeError, match="sampler must be given"):
         sc.kernel(TARGET, None)
+
+
+def test_a_choice_is_looked_at_again():
+    timed = choose.Choice(sc.UnderdampedLangevin("auto"), "why", whole=1e-4, part=5e-5)
+    assert timed.reconsidered(pace=10) is None
+    crawls = timed.reconsidered(pace=1000)  # 50 ms for an effective draw, where NUTS takes about 6
+    assert isinstance(crawls.sampler, sc.NUTS)
+    assert "take 1000 steps for an effective draw, about 50 ms, and NUTS about 6 ms" in crawls.reason
+    assert choose.Choice(sc.UnderdampedLangevin("auto"), "not timed").reconsidered(1e6) is None
+
+
+def test_chains_that_crawl_give_way_to_nuts(monkeypatch, costs, tmp_path):
+    pytest.importorskip("blackjax", reason="NUTS is BlackJAX's")
+    costs(1e-3, 1e-4)
+    again = choose.Choice(sc.NUTS(), "exact, because chains from minibatches take many steps")
+    monkeypatch.setattr(choose.Choice, "reconsidered", lambda self, pace: again)
+    settings = {"num_samples": 200, "burn_in": 1000, "report": False, "progress": False}
+    trace = sc.sample(TARGET, initial=jnp.zeros(1), path=tmp_path / "run", **settings)
+    assert trace.description.choice == again.reason
+    assert trace.tuning is None
+    assert trace.mean["theta"] == pytest.approx(X.mean() * 4000 / 4001, abs=0.006)
+    longer = sc.resume(tmp_path / "run", TARGET, num_samples=250)
+    np.testing.assert_array_equal(longer.posterior["theta"][:, :200], trace.posterior["theta"])

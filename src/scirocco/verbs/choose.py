@@ -1,7 +1,9 @@
 """The sampler of a run that names none: exact on all data where minibatches save next to nothing.
 
 The gradient of all data and that of a minibatch are timed. What ``NUTS`` would take for its usual number of gradients,
-and ``UnderdampedLangevin`` for its steps and for tuning, follows from that; the reason goes into the description.
+and ``UnderdampedLangevin`` for its steps and for tuning, follows from that; the reason goes into the description. Once
+tuning knows how many steps make an effective draw, the choice is looked at again: where chains from minibatches crawl,
+as in a funnel, gradients of all data may be cheaper after all.
 """
 
 from __future__ import annotations
@@ -28,16 +30,30 @@ from scirocco.verbs.tune import default_batch_size
 
 SAVES = 2.0  # times as dear as that of a minibatch: a gradient of all data that is not worth being approximated
 LEAPFROGS = 15  # gradients of a step of NUTS, as it is on most posteriors
+TREES = 4  # times as many, for an effective draw of NUTS where chains from minibatches crawl
 TUNING = 40  # gradients of all data that tuning takes
 TIMES = 7
 LARGEST = 10**6  # rows: beyond, nothing need be timed
 
 
 class Choice(NamedTuple):
-    """A sampler and why it was taken."""
+    """A sampler and why it was taken; the seconds of a gradient, of all data and of a minibatch, if they were timed."""
 
     sampler: Sampler
     reason: str
+    whole: float = np.inf
+    part: float = 0.0
+
+    def reconsidered(self, pace: float) -> Choice | None:
+        """NUTS after all, if an effective draw from minibatches takes so many steps that it costs more."""
+        minibatches, exact = pace * self.part, TREES * LEAPFROGS * self.whole
+        if isinstance(self.sampler, NUTS) or not minibatches > exact:
+            return None
+        reason = (
+            f"exact, because chains from minibatches take {pace:.0f} steps for an effective draw, about "
+            f"{1e3 * minibatches:.0f} ms, and NUTS about {1e3 * exact:.0f} ms"
+        )
+        return Choice(NUTS(), reason)
 
 
 def choose(target: Target, initial: Params, settings: StepSettings, *, open_: bool) -> Choice:
@@ -66,7 +82,7 @@ def choose(target: Target, initial: Params, settings: StepSettings, *, open_: bo
     )
     if whole < SAVES * part:
         return Choice(NUTS(), f"exact, because minibatches would save next to nothing: {costs}")
-    return Choice(automatic, f"from minibatches: {costs}")
+    return Choice(automatic, f"from minibatches: {costs}", whole, part)
 
 
 def _seconds(target: Target, initial: Params, sizes: Sequence[int]) -> list[float]:

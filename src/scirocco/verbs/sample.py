@@ -38,7 +38,7 @@ from scirocco.run.trace import Trace
 from scirocco.run.verdict import draws_for
 from scirocco.samplers.base import Sampler, automatic
 from scirocco.target import Target, require_target
-from scirocco.verbs.choose import choose
+from scirocco.verbs.choose import Choice, choose
 from scirocco.verbs.tune import kernel, tune
 
 SHARE_OF_ERROR = 0.5  # of the Monte Carlo error that a verdict allows: what an open ``thin`` aims at
@@ -115,10 +115,11 @@ def sample(
         raise TypeError("initial must be given: where the chains start, any pytree, or a function of a random key")
     size = chains if group_size is None else group_size
     settings = StepSettings(seed, chains, num_samples, burn_in, thin, size, batch_size)
-    choice = ""
+    choice = None
     if sampler is None:
         open_ = batch_size is None and estimator is None and batching is None and not blocks
-        sampler, choice = choose(target, initial, settings, open_=open_)
+        choice = choose(target, initial, settings, open_=open_)
+        sampler = choice.sampler
     parts = GradientParts(sampler, estimator, batching, tuple(blocks), initial, collect, gradients=bool(gradients))
     options = RunOptions(max_seconds, checkpoint_seconds, progress, workers, report=report)
     return begin(target, parts, settings, options, path, choice=choice)
@@ -164,30 +165,40 @@ class GradientParts(NamedTuple):
 
 def begin(
     target: Target, parts: GradientParts, settings: StepSettings, options: RunOptions, path: str | Path | None, *,
-    resumer: str | None = None, model: ModelSettings | None = None, choice: str = "",
+    resumer: str | None = None, model: ModelSettings | None = None, choice: Choice | None = None,
 ) -> Trace:  # fmt: skip
     """A new run, of its own or the fit of a ``model``, with which ``resumer`` goes on."""
     require_collect(parts.collect)
     require_warm_up(parts.sampler, settings.burn_in)
     description = Description(
         resumer or name_of(GradientResumer), settings, options, parts.described(), model=model,
-        choice=choice,
+        choice="" if choice is None else choice.reason,
     )  # fmt: skip
     if isinstance(target, Target):
         description = replace(description, coords=target.axes.coords, notes=target.notes)
     if path is None:
-        return _run(target, parts, description, None)
+        return _run(target, parts, description, None, choice)
     require_target(target)
     with RunFolder.new(path) as folder:
         description = replace(description, data=target.source.fingerprint())
         folder.write(description)
-        return _run(target, parts, description, folder)
+        return _run(target, parts, description, folder, choice)
 
 
-def _run(target: Target, parts: GradientParts, description: Description, folder: RunFolder | None) -> Trace:
+def _run(
+    target: Target, parts: GradientParts, description: Description, folder: RunFolder | None,
+    choice: Choice | None = None,
+) -> Trace:  # fmt: skip
     begun = folder is not None and all_begun(folder.path, description.settings)
     known = description.tuned[0] if begun and description.tuned else None
     prepared = prepare(target, parts, description, known, folder)
+    if choice is not None and prepared.found is not None:
+        other = choice.reconsidered(rebuild(prepared.found.report).steps_per_draw)
+        if other is not None:  # from where tuning has come to
+            own = prepared.parts._replace(sampler=other.sampler, estimator=None, batching=None)
+            prepared = Prepared(target, own, None)
+            changed = replace(description.parts, sampler=describe(other.sampler))
+            description = replace(description, parts=changed, choice=other.reason)
     description = with_thin(description, [prepared])
     engines = engines_of(prepared, description, range(description.settings.chains))
     settings = replace(_stepped(description), batch_size=engines[-1].kernel.batch_size)
