@@ -248,3 +248,14 @@ def test_a_wrong_start_is_refused(initial, words):
     start = initial if "mu" in initial else dict(target.change.start) | initial
     with pytest.raises(ValueError, match=words):
         sc.sample(target, sc.SGLD(1e-3), start)
+
+
+def test_a_run_goes_on_bit_for_bit(tmp_path):
+    target = sc.Target.from_numpyro(hierarchical, DATA)
+    settings = {"burn_in": 10, "batch_size": 50, "progress": False, "report": False}
+    whole = sc.sample(target, sc.SGLD(1e-3), num_samples=30, **settings)
+    sc.sample(target, sc.SGLD(1e-3), num_samples=12, path=tmp_path / "run", **settings)
+    again = sc.resume(tmp_path / "run", sc.Target.from_numpyro(hierarchical, DATA), num_samples=30)
+    for name in whole.posterior:
+        np.testing.assert_array_equal(again.posterior[name], whole.posterior[name])
+    assert again.posterior["alpha"].dims == ("chain", "draw", "groups")

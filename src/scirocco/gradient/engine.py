@@ -118,7 +118,10 @@ class GradientEngine(SteppedEngine):
             axes = kernel.target.axes
             if self.stored.collect is None and not self.stored.nothing:
                 axes.check({name: v.shape for name, v in sampled.items()})
-            dims = {name: d for name, d in axes.dims.items() if name in sampled and len(d) == len(sampled[name].shape)}
+            dims = {
+                name: dims for name, dims in axes.dims.items()
+                if dims and name in sampled and len(dims) == len(sampled[name].shape)
+            }  # fmt: skip
             self._variables = {
                 name: Variable(tuple(v.shape), np.dtype(v.dtype), dims.get(name), role=self.stored.role(name, sampled))
                 for name, v in shapes.items()

@@ -208,7 +208,8 @@ class NumPyroModel(Parametrisation):
     @cached_property
     def dims(self) -> dict[str, tuple[str, ...]]:  # type: ignore[override]
         """The names of the axes of sites in plates."""
-        return {name.replace("/", "."): self.sites[name].dims(name) for name in (*self.latent, *self.derived)}
+        names = {name: name.replace("/", ".") for name in (*self.latent, *self.derived)}  # as draws are stored
+        return {new: self.sites[name].dims(new) for name, new in names.items()}
 
     # Densities.
 
