@@ -81,6 +81,13 @@ def subsampled(x, group, y):
         numpyro.sample("y", dist.Normal(mu, 2.0), obs=y[at])
 
 
+def bounded(x, group, y):
+    """A likelihood that is zero for some rows at some draws of the prior."""
+    width = numpyro.sample("width", dist.HalfNormal(5))
+    with numpyro.plate("rows", len(y)):
+        numpyro.sample("y", dist.Uniform(-width, width), obs=y)
+
+
 noncentred = reparam(hierarchical, config={"alpha": LocScaleReparam(0)})
 MODELS = [hierarchical, horseshoe, correlated, dynamic, handled, noncentred]
 
@@ -98,6 +105,12 @@ def test_the_density_is_numpyros(model):
         back = target.change.free(params)
         for name in back:
             np.testing.assert_allclose(back[name], place[name], atol=2e-3)
+
+
+def test_rows_that_a_draw_of_the_prior_excludes():
+    target = sc.Target.from_numpyro(bounded, DATA)
+    assert target.log_posterior({"width": jnp.array(10.0)}) > -np.inf
+    assert target.log_posterior({"width": jnp.array(0.1)}) == -np.inf
 
 
 def test_a_subsample_of_the_model_is_ours():

@@ -411,10 +411,11 @@ def _require_rows_apart(model: NumPyroModel, data: Data) -> None:
                 + (f" ({', '.join(outside)} is observed there)" if outside else "")
                 + ": a minibatch would say something else of it than all data"
             )
+        near = NEAR * (1 + np.max(np.abs(whole[np.isfinite(whole)]), initial=0.0))
         alone = np.concatenate([np.asarray(likelihoods(params, piece(k, k + 1))) for k in range(min(rows, 8))])
         half = np.asarray(likelihoods(params, piece(rows // 2, rows)))
         for part, same in ((whole[: len(alone)], alone), (whole[rows // 2 :], half)):
-            if not np.allclose(part, same, rtol=NEAR, atol=NEAR * (1 + np.nanmax(np.abs(whole))), equal_nan=True):
+            if not np.allclose(part, same, rtol=NEAR, atol=near, equal_nan=True):
                 raise ValueError(
                     "the likelihood of a row depends on the other rows of its minibatch, as with batch normalisation "
                     "or a model of a time series: it is no sum over rows"
