@@ -33,3 +33,9 @@ def test_functions_in_the_wrong_order_are_noticed():
     with pytest.raises(TypeError, match="in the wrong order"):
         sc.Target(log_likelihood, log_prior, X)
     sc.Target(lambda m, scale=1.0: 0.0, log_likelihood, X)  # an argument that need not be given is none
+
+
+def test_a_name_that_free_numbers_have_is_refused():
+    target = sc.Target(lambda p: 0.0, lambda p, x: -((x - p["free__m"]) ** 2) / 2, X)
+    with pytest.raises(ValueError, match="free__m: names that begin with free__"):
+        sc.sample(target, sc.SGLD(1e-4), {"free__m": jnp.array(0.0)}, num_samples=5)

@@ -36,7 +36,7 @@ from scirocco.gradient.loop import (
     slopes_of_chains,
     states_of,
     stored_draw,
-    watched,
+    watched_in_chains,
 )
 from scirocco.gradient.program import ChainState
 from scirocco.run import checkpoint
@@ -115,6 +115,11 @@ class GradientEngine(SteppedEngine):
             key, state = kernel.shapes(*kernel.check(self.example, values=not self._shapes_only))
             shapes = stored_draw.eval_shape(self.stored, kernel.program, key, state, kernel.data_at(0, end=1))
             sampled = jax.eval_shape(lambda p: self.stored.values(kernel.program.density.parameters(p)), self.example)
+            taken = [name for name in named_leaves(self.example) if name.startswith(FREE)]
+            if taken:
+                raise ValueError(
+                    f"{', '.join(taken)}: names that begin with {FREE} are those of free numbers, rename it"
+                )
             axes = kernel.target.axes
             if self.stored.collect is None and not self.stored.nothing:
                 axes.check({name: v.shape for name, v in sampled.items()})
@@ -165,7 +170,7 @@ class GradientEngine(SteppedEngine):
         self._state = first_states(kernel.program, self._words[Purpose.CHAIN_INIT], parts, common)
         density = kernel.program.density
         self._sums = RunningSums.none(density, self._state)
-        self.starts = on_host(jax.vmap(partial(watched, density))(self._state.position))
+        self.starts = on_host(watched_in_chains(density, self._state.position))
 
     @property
     def state(self) -> ChainState:
@@ -308,7 +313,7 @@ class GradientEngine(SteppedEngine):
         self._count_pending()
         self.step = low
         failed, info = single_step(self.kernel.program, self._words[Purpose.CHAIN_STEP], self.state, data, self._apart)
-        values = jax.vmap(partial(watched, self.kernel.program.density))(failed.position)
+        values = watched_in_chains(self.kernel.program.density, failed.position)
         return chunk, _explain(self.chains, low, info, on_host(values))
 
     # Looking closer.

@@ -85,7 +85,7 @@ class RunningSums(NamedTuple):
     @classmethod
     def none(cls, density: Density, state: ChainState) -> RunningSums:
         """No sums: those that are complete begin anew where the chains are."""
-        place = jax.vmap(partial(watched, density))(state.position)
+        place = watched_in_chains(density, state.position)
         zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, jnp.promote_types(x.dtype, jnp.float32)), place)
         copies = jax.tree.map(jnp.copy, (place, zeros, zeros))  # programs are given their memory away
         return cls(jnp.int32(SUMMED), *copies)
@@ -241,6 +241,16 @@ def watched(density: Density, position: Params) -> dict[str, Array]:
     free = named_leaves(position)
     names = density.change.constrained_names(position)
     return floating(density.parameters(position)) | {f"{FREE}{name}": free[name] for name in names}
+
+
+def watched_in_chains(density: Density, position: Params) -> dict[str, Array]:
+    """The same of several chains, along a leading axis; one program in place of the many small ones of bijections."""
+    return _watched_in_chains(density, position) if density.change else floating(position)
+
+
+@partial(jax.jit, static_argnums=0)  # without options, which a program inside another may not have
+def _watched_in_chains(density: Density, position: Params) -> dict[str, Array]:
+    return jax.vmap(partial(watched, density))(position)
 
 
 def floating(params: Params) -> dict[str, Array]:

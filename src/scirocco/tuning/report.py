@@ -88,7 +88,7 @@ class Tuning:
         if self.elsewhere:
             lines.append(f"  searches from other places found {len(self.elsewhere)} other modes that are as likely")
         if self.rounds:
-            lines.append("  warm-up, from the mode into the typical set:")
+            lines.append("  warm-up into the typical set:")
             lines += [f"    {made}" for made in self.rounds]
         if self.trials:
             lines.append("  trials:")
