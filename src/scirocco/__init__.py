@@ -54,6 +54,7 @@ _WHERE = {
     "sample_dirichlet": "verbs.sample_dirichlet",
     "sample_shards": "verbs.sample_shards",
     "Sharded": "verbs.sample_shards",
+    "update": "verbs.update",
     "SCIR": "simplex",
     "SCIRCV": "simplex",
     "SGRLD": "simplex",
@@ -170,6 +171,7 @@ __all__ = [
     "theory",
     "tune",
     "tuning",
+    "update",
 ]
 
 if TYPE_CHECKING:
@@ -241,6 +243,7 @@ if TYPE_CHECKING:
     from scirocco.verbs.sample_dirichlet import sample_dirichlet
     from scirocco.verbs.sample_shards import Sharded, sample_shards
     from scirocco.verbs.tune import kernel, tune
+    from scirocco.verbs.update import update
 
 
 def __getattr__(name: str) -> Any:

@@ -384,3 +384,46 @@ def test_bad_mixtures():
         sc.GaussianMixture(2).fit(np.stack([RNG.normal(size=20), np.ones(20)], axis=1))
     with pytest.raises(ValueError, match="n_components is 5, but X has n_samples = 3"):
         sc.GaussianMixture(5).fit(RNG.normal(size=(3, 2)))
+
+
+def test_rows_join_a_regression():
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(1500, 2)).astype(np.float32)
+    y = np.where(rng.random(1500) < 1 / (1 + np.exp(-X @ [1.0, -1.0])), "yes", "no")
+    settings = {"n_draws": 250, "random_state": 0, "measure_bias": False}
+    whole = sc.LogisticRegression(**settings).fit(X, y)
+    parts = sc.LogisticRegression(**settings).fit(X[:1000], y[:1000])
+    before = parts.trace_
+    assert parts.partial_fit(X[1000:], y[1000:]) is parts
+    assert parts.trace_.description.parts.near
+    sd = whole.posterior_["coef"].std(("chain", "draw")).values
+    assert np.max(np.abs(parts.coef_[0] - whole.coef_[0]) / sd) < 0.25  # two runs of 1,000 draws each
+    shrunk = parts.posterior_["coef"].std(("chain", "draw")) / before.posterior["coef"].std(("chain", "draw"))
+    assert np.all(np.abs(shrunk / np.sqrt(2 / 3) - 1) < 0.15)
+
+
+def test_classes_that_the_first_rows_lack():
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(300, 2)).astype(np.float32)
+    y = np.argmax(np.c_[X, 0 * X[:, 0]], axis=1)
+    order = np.argsort(y == 2, kind="stable")  # those of class 2 come last
+    X, y, few = X[order], y[order], int(np.sum(y != 2))
+    settings = {"n_draws": 100, "random_state": 0, "measure_bias": False}
+    told = sc.LogisticRegression(**settings).partial_fit(X[:few], y[:few], classes=[0, 1, 2])
+    assert told.coef_.shape == (3, 2)
+    assert told.partial_fit(X[few:], y[few:]).trace_.description.parts.near
+    assert told.score(X, y) > 0.9
+    untold = sc.LogisticRegression(**settings).partial_fit(X[:few], y[:few])
+    assert untold.coef_.shape == (1, 2)
+    untold.partial_fit(X[few:], y[few:])  # begins anew
+    assert not untold.trace_.description.parts.near
+    assert untold.classes_.tolist() == [0, 1, 2]
+    assert untold.score(X, y) > 0.9
+
+
+def test_a_loaded_model_has_no_rows_to_join(tmp_path):
+    X = np.random.default_rng(0).normal(size=(100, 2))
+    model = sc.LogisticRegression(n_draws=20, random_state=0, measure_bias=False).fit(X, X[:, 0] > 0)
+    model.save(tmp_path / "model")
+    with pytest.raises(ValueError, match="a model that was loaded has no rows"):
+        sc.LogisticRegression.load(tmp_path / "model").partial_fit(X, X[:, 0] > 0)

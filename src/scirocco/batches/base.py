@@ -21,6 +21,7 @@ from scirocco.core.types import Array, Data
 
 LOOKED_ROWS = 2**16  # at which the spread of columns is measured
 DIGITS = 1e-3  # rounding may change a column by this part of its spread
+LOOKED_AT = "(looked at)"  # in a fingerprint: the number of rows, and those that were looked at
 EXACT = 2**24  # whole numbers up to here are exact in single precision
 
 
@@ -65,12 +66,40 @@ class Source(ABC):
 
     def fingerprint(self) -> dict[str, Any]:
         """What tells this data set from another one, for resuming: its size and 16 rows at each of 64 places."""
-        places = np.unique(np.linspace(0, max(0, self.size - 16), 64).astype(np.int64)[:, None] + np.arange(16))
-        rows = named_leaves(self.rows(places[places < self.size]), bare="data")
+        return self._fingerprint(self.size)
+
+    def _fingerprint(self, size: int) -> dict[str, Any]:
+        """That of the first rows."""
+        places = np.unique(np.linspace(0, max(0, size - 16), 64).astype(np.int64)[:, None] + np.arange(16))
+        looked = named_leaves(self.rows(places[places < size]), bare="data")
         return {
-            name: [str(a.dtype), self.size, list(a.shape[1:]), zlib.crc32(np.ascontiguousarray(a).tobytes())]
-            for name, a in rows.items()
+            name: [str(a.dtype), size, list(a.shape[1:]), zlib.crc32(np.ascontiguousarray(a).tobytes())]
+            for name, a in looked.items()
         }
+
+    def extends(self, known: dict[str, Any]) -> bool:
+        """Whether the first rows are those that ``known`` is the fingerprint of, and more follow.
+
+        >>> class Numbers(Source):
+        ...     def __init__(self, size):
+        ...         self.size = size
+        ...     def rows(self, which):
+        ...         return np.asarray(which, np.float32)
+        >>> Numbers(300).extends(Numbers(200).fingerprint()), Numbers(200).extends(Numbers(300).fingerprint())
+        (True, False)
+        """
+        rows = known_rows(known)
+        return rows is not None and rows < self.size and self._fingerprint(rows) == known
+
+
+def known_rows(known: dict[str, Any]) -> int | None:
+    """The number of rows of the data that a fingerprint is of; None if it does not say."""
+    for name, facts in known.items():
+        if name == LOOKED_AT:
+            return int(facts[0])
+        if len(facts) in (3, 4):  # of an array: its dtype, its shape or its rows, ...
+            return int(np.ravel(facts[1])[0])
+    return None
 
 
 class Shard(Source):

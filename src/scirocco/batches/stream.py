@@ -27,7 +27,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.batches.base import Source, check_rows, leading_size, row_bytes, row_struct, taken, warn_of_rounding
+from scirocco.batches.base import (
+    LOOKED_AT,
+    Source,
+    check_rows,
+    leading_size,
+    row_bytes,
+    row_struct,
+    taken,
+    warn_of_rounding,
+)
 from scirocco.batches.order import Order
 from scirocco.core.checks import require_count
 from scirocco.core.seeds import Purpose, generator
@@ -109,13 +118,29 @@ class Stream(Source):
         of files do not count. What it does not see is a change of rows between those places that leaves these facts
         alone: a whole pass over a large file would cost more than it is worth.
         """
-        sums: dict[str, list[Any]] = {}
-        for start in self._places():
-            for name, a in named_leaves(self._rows(start, min(start + PLACE_ROWS, self.size)), bare="data").items():
-                known = sums.setdefault(name, [str(a.dtype), self.size, list(a.shape[1:]), 0])
-                known[3] = zlib.crc32(np.ascontiguousarray(a).tobytes(), known[3])
+        places = self._places()
         cut = [self.resident_rows, self.piece, self.wave, zlib.crc32(self.lengths.astype(np.int64).data)]
-        return {**sums, "block_bytes": cut, **self._facts()}
+        looked = {LOOKED_AT: [self.size, *places]}
+        return {**looked, **self._checksums(places, self.size), "block_bytes": cut, **self._facts()}
+
+    def _checksums(self, places: Sequence[int], size: int) -> dict[str, list[Any]]:
+        """Of a few rows at each of these places, among the first ``size``."""
+        sums: dict[str, list[Any]] = {}
+        for start in places:
+            for name, a in named_leaves(self._rows(start, min(start + PLACE_ROWS, size)), bare="data").items():
+                known = sums.setdefault(name, [str(a.dtype), size, list(a.shape[1:]), 0])
+                known[3] = zlib.crc32(np.ascontiguousarray(a).tobytes(), known[3])
+        return sums
+
+    def extends(self, known: dict[str, Any]) -> bool:
+        """Whether the first rows are those that ``known`` is the fingerprint of, and more follow.
+
+        Rows are compared where that fingerprint looked at them, however files are cut into groups now.
+        """
+        size, *places = known.get(LOOKED_AT, [self.size])
+        if size >= self.size:
+            return False
+        return all(known.get(name) == facts for name, facts in self._checksums(places, size).items())
 
     def _places(self) -> list[int]:
         """Rows where the fingerprint looks."""
@@ -343,6 +368,10 @@ class Rows(Stream):
     def fingerprint(self) -> dict[str, Any]:
         """That of the source."""
         return self.source.fingerprint()
+
+    def extends(self, known: dict[str, Any]) -> bool:
+        """Whether the source does."""
+        return self.source.extends(known)
 
 
 def evenly(low: int, high: int, places: int) -> list[int]:

@@ -66,12 +66,13 @@ class GradientModel(BaseEstimator):  # type: ignore[misc]
     def _sample(
         self, target: Target, initial: Params | Callable[..., Params], default: Callable[[], Sampler],
         location: FitLocation, *, blocks: Sequence[Block] = (), batch_size: int | float | None = None, seed: int,
-        estimator: Any = None, collect: Callable[[Params], Any] | None = None, spent: float = 0.0,
+        estimator: Any = None, collect: Callable[[Params], Any] | None = None, spent: float = 0.0, near: bool = False,
     ) -> None:  # fmt: skip
         """Run the chains, from their start or from checkpoints; sets ``trace_`` and ``posterior_``.
 
         ``default`` makes the model's own sampler, if none was given: its step size may need a start; ``estimator`` is
-        the model's own, ``collect`` as for ``sample``; of the budget so many seconds are ``spent``.
+        the model's own, ``collect`` as for ``sample``; of the budget so many seconds are ``spent``. ``near`` says that
+        ``initial`` is the mean of an earlier fit to some of the rows.
         """
         rows = self.batch_size if self.batch_size is not None else batch_size
         if isinstance(rows, int | np.integer) and not isinstance(rows, bool):
@@ -89,6 +90,7 @@ class GradientModel(BaseEstimator):  # type: ignore[misc]
             parts = GradientParts(
                 default() if own is None else own,
                 estimator if self.estimator is None else self.estimator, None, tuple(blocks), initial, collect,
+                near=near,
             )  # fmt: skip
             settings = StepSettings(seed, self.n_chains, self.n_draws, self.burn_in, self.thin, self.n_chains, rows)
             options = RunOptions(max_seconds=seconds, progress=bool(self.verbose), report=self.measure_bias)
@@ -105,6 +107,14 @@ class GradientModel(BaseEstimator):  # type: ignore[misc]
         if self.trace_.bias is not None and self._bias_note:
             self.trace_.bias = replace(self.trace_.bias, note=self._bias_note)
         warn_if_interrupted(self.trace_)
+
+    def _with_earlier(self, X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The rows of earlier calls of ``fit`` and ``partial_fit``, and these after them."""
+        if not hasattr(self, "_rows"):
+            if hasattr(self, "posterior_"):
+                raise ValueError("a model that was loaded has no rows: they are not in its file; fit it to all rows")
+            return X, y
+        return np.concatenate([self._rows[0], X]), np.concatenate([self._rows[1], y])
 
     def _given_sampler(self) -> Any:
         """The sampler that was given; None for the model's own."""

@@ -96,14 +96,33 @@ class LogisticRegression(ClassifierMixin, GradientModel):  # type: ignore[misc]
         """
         return self._fit(X, y, FitLocation.of(path))
 
-    def _fit(self, X: Any, y: Any, location: FitLocation) -> LogisticRegression:
+    @interruptible
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> LogisticRegression:
+        """Rows that join those of earlier calls: the posterior given all of them, from where it was.
+
+        It is that of ``fit`` on all rows, which the model keeps in memory for it. ``classes`` are all labels, where the
+        first rows may lack some; later calls need not repeat them. Labels that are new let the fit begin anew.
+        """
+        known = hasattr(self, "posterior_")
+        X, y = validate_data(self, X, y, dtype=np.float32, reset=not known)
+        if known:
+            classes = self.classes_
+        X, y = self._with_earlier(X, y)
+        return self._fit(X, y, FitLocation.of(None), classes, known)
+
+    def _fit(
+        self, X: Any, y: Any, location: FitLocation, classes: Any = None, known: bool = False
+    ) -> LogisticRegression:  # fmt: skip
+        """With ``classes`` that rows may lack; ``known`` if an earlier fit was to some of the rows."""
         self._check_run()
         require_choice("prior", self.prior, PRIORS)
         require_positive_setting("prior_scale", self.prior_scale)
         require_positive_setting("intercept_scale", self.intercept_scale)
-        X, y = validate_data(self, X, y, dtype=np.float32)
+        X, y = validate_data(self, X, y, dtype=np.float32, reset=not known)
         check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
+        labels = np.unique(y if classes is None else np.concatenate([np.asarray(classes), y]))
+        near = known and np.array_equal(labels, classes)
+        self.classes_, codes = labels, np.searchsorted(labels, y)
         if len(self.classes_) < 2:
             raise ValueError(f"y must have at least two classes; got 1 class, {self.classes_[0]!r}")
         constant = np.flatnonzero(np.all(X[:1] == X, axis=0))
@@ -111,10 +130,14 @@ class LogisticRegression(ClassifierMixin, GradientModel):  # type: ignore[misc]
             warnings.warn(
                 f"columns {constant[:10].tolist()} of X are constant: their weights follow the prior", stacklevel=2
             )
+        initial = self._initial(X.shape[1])
+        if near:
+            initial = {name: jnp.asarray(self.trace_.mean[name], leaf.dtype) for name, leaf in initial.items()}
         self._sample(
-            self.target(X, codes), self._initial(X.shape[1]), lambda: UnderdampedLangevin(step_size="auto"), location,
-            seed=location.seed(self.random_state),
+            self._target(X, codes), initial, lambda: UnderdampedLangevin(step_size="auto"), location,
+            seed=location.seed(self.random_state), near=near,
         )  # fmt: skip
+        self._rows = X, y
         self._settle()
         return self
 
@@ -125,8 +148,11 @@ class LogisticRegression(ClassifierMixin, GradientModel):  # type: ignore[misc]
 
     def target(self, X: np.ndarray, codes: np.ndarray) -> Target:
         """The posterior as a ``Target``, for runs of your own; ``codes`` number the classes."""
+        return self._target(X, codes, len(np.unique(codes)))
+
+    def _target(self, X: np.ndarray, codes: np.ndarray, classes: int | None = None) -> Target:
         prior = Given(_log_prior, self.prior, float(self.prior_scale), float(self.intercept_scale))
-        if len(np.unique(codes)) <= 2:
+        if (len(self.classes_) if classes is None else classes) <= 2:
             return Target(prior, _log_likelihood_of_two, (X, codes.astype(np.float32)))
         return Target(prior, _log_likelihood, (X, codes.astype(np.int32)))
 

@@ -43,15 +43,16 @@ def find_mode(
 ) -> Params:
     """A maximum of the posterior near which ``initial`` lies.
 
-    First ``steps`` (default: two epochs, between 500 and 5,000) of an optax optimiser on minibatch gradients of U/N; by
-    default Adam with a cosine decay of its learning rate. Then, if ``polish`` (default: when the data is in memory, or
-    there are at most 500 parameters), Newton's method for up to 500 parameters and L-BFGS beyond, on the full potential
-    summed in float64, because the centre of a control variate should lie well within a posterior sd of the mode; of
-    data on disk a few passes, until it does. All but the last steps are made on a random sample of 64 MB where the
-    data are far larger and there are at most 500 parameters: its mode is a few posterior sds from that of all data, and
-    one of Newton's steps leads there. On a manifold the steps go along geodesics, and the polish works in normal
-    coordinates; the mode is that of the density on the manifold's own measure. With constraints it is that of the
-    density of the free numbers that chains move.
+    First ``steps`` (default: two epochs, between 500 and 5,000; 0 if ``initial`` is known to be near) of an optax
+    optimiser on minibatch gradients of U/N; by default Adam with a cosine decay of its learning rate. Then, if
+    ``polish`` (default: when the data is in memory, or there are at most 500 parameters), Newton's method for up to
+    500 parameters and L-BFGS beyond, on the full potential summed in float64, because the centre of a control
+    variate should lie well within a posterior sd of the mode; of data on disk a few passes, until it does. All but
+    the last steps are made on a random sample of 64 MB where the data are far larger and there are at most 500
+    parameters: its mode is a few posterior sds from that of all data, and one of Newton's steps leads there. On a
+    manifold the steps go along geodesics, and the polish works in normal coordinates; the mode is that of the
+    density on the manifold's own measure. With constraints it is that of the density of the free numbers that
+    chains move.
     """
     require_target(target)
     require_count("batch_size", batch_size)
@@ -63,7 +64,7 @@ def find_mode(
         )  # fmt: skip
         return moving.to_parameters.parameters(found)
     if steps is not None:
-        require_count("steps", steps)
+        require_count("steps", steps, least=0)
     rows = min(int(batch_size), target.size, target.source.resident_rows)
     if steps is None:
         steps = int(np.clip(2 * target.size // rows, 500, 5000))

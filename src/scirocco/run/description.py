@@ -22,7 +22,7 @@ from scirocco.core.checks import require_budget, require_count, require_flag, re
 from scirocco.run.checkpoint import DamagedError
 from scirocco.run.store import Variables, described, undescribed
 
-SCHEMA = 4  # of run.json; raised whenever its fields change
+SCHEMA = 5  # of run.json; raised whenever its fields change
 
 Described = Any  # a part as ``run.describe`` writes it
 Made = TypeVar("Made")
@@ -141,6 +141,7 @@ class Parts:
     initial: Described = None
     parameters: Described = None  # shapes of the start, when its values are in the checkpoints
     gradients: bool = False
+    near: bool = False  # the start is near the mode or among the draws, as tuning need not find out
     prior: Described = None  # of the categories of ``sample_dirichlet``
 
 

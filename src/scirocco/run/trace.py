@@ -257,8 +257,30 @@ class Trace:
             step = -(-values.size // MAX_ROWS) or 1
             for k in range(0, values.size, step):
                 index = np.unravel_index(k, values.shape)
-                rows[coordinate(name, index)] = {"mean": values[index], "sd": np.sqrt(variance[name][index])}
+                rows[self._label(name, index)] = {"mean": values[index], "sd": np.sqrt(variance[name][index])}
         return pd.DataFrame.from_dict(rows, orient="index")
+
+    def _label(self, name: str, index: Any) -> str:
+        """The name of a coordinate of a parameter, by the names of entries where axes have any."""
+        known = {} if self.description is None else self.description.coords
+        dims = store.dimensions(self.variables)[name] if name in self.variables else ()
+        if len(dims) != len(index):
+            return coordinate(name, index)
+        entries = zip(dims, index, self.variables[name].shape, strict=True)
+        return coordinate(name, [known[d][k] if len(known.get(d, ())) == n else k for d, k, n in entries])
+
+    def moved(self, before: Trace) -> pd.DataFrame:
+        """How far the posterior is from that of an earlier run, parameter by parameter, the farthest first.
+
+        ``moved`` is the difference of the means in sds of ``before``, ``sd_ratio`` the sd over that of then. Both have
+        the Monte Carlo error of two runs.
+        """
+        both = before._moment_table().add_suffix("_before").join(self._moment_table(), how="inner")
+        if both.empty:
+            raise ValueError("the traces have no parameters in common")
+        moved = (both["mean"] - both["mean_before"]) / both["sd_before"]
+        table = both[["mean_before", "mean"]].assign(moved=moved, sd_ratio=both["sd"] / both["sd_before"])
+        return table.sort_values("moved", key=np.abs, ascending=False)
 
     def save(self, path: str | Path) -> None:
         """Write the trace to a folder, as arrays and JSON. A trace that was saved there before is replaced.

@@ -102,10 +102,11 @@ Make = Callable[..., Kernel]
 
 def tune_kernel(
     make: Make, rows: int, initial: Params, *, free: bool, free_batch: bool, look_elsewhere: bool,
-    starts: Callable[[Key], Params] | None, making: Rounds,
+    starts: Callable[[Key], Params] | None, making: Rounds, near: bool = False,
 ) -> Tuned:  # fmt: skip
     """Find the step size of a kernel whose sampler leaves it open.
 
+    ``near`` says that ``initial`` is among the draws or near the mode, as the mean of an earlier run is.
     ``free`` leaves the estimator and the batching open too, ``free_batch`` the batch size; other modes are looked for
     if ``look_elsewhere``, from ``starts`` if there are any. ``making`` has the rounds of the warm-up.
     """
@@ -119,15 +120,15 @@ def tune_kernel(
         raise ValueError(f'step_size="auto" needs a positive temperature; got {sampler.temperature!r}')
     position, held = split(jax.tree.map(jnp.asarray, initial), kernel.blocks)
     if not kernel.target.geometry.flat:
-        return _tune_on_manifold(kernel, position, held, temperature, wishes, free, began)
-    here = _at_mode(kernel, make, rows, position, held, temperature, free=free)
+        return _tune_on_manifold(kernel, position, held, temperature, wishes, free, began, near)
+    here = _at_mode(kernel, make, rows, position, held, temperature, free=free, near=near)
     departure, others = here.noise.departure, []
     lost = here.found.flat > 0  # the search ran off along a direction in which the density has no maximum
     if look_elsewhere and not held and not lost:
         others = other_modes(kernel.target, here.centre, here.found.scale, kernel.seed, starts)
     if wishes.search or (wishes.search is None and (lost or not departure < FAR)):
         # Lost as in a hierarchy whose spread goes to zero, where nothing is like the typical set.
-        first = _at(kernel, make, rows, position, held, temperature, free=free) if lost else here
+        first = _at(kernel, make, rows, position, held, temperature, free=free) if lost or near else here
         here = _in_typical_set(first, others, make, held, temperature, wishes, making, free=free, free_batch=free_batch)
         others = []  # chains started there, too: whether they came back is for R-hat to say
     kernel, found, noise, known = here.kernel, here.found, here.noise, has_law(sampler)
@@ -183,10 +184,11 @@ class Place(NamedTuple):
 
 
 def _at_mode(
-    kernel: Kernel, make: Make, rows: int, position: Params, held: Params, temperature: float, *, free: bool
-) -> Place:
+    kernel: Kernel, make: Make, rows: int, position: Params, held: Params, temperature: float, *, free: bool,
+    near: bool,
+) -> Place:  # fmt: skip
     """The same at the mode."""
-    mode, found = _located(kernel, position, held)
+    mode, found = _located(kernel, position, held, near)
     return _at(kernel, make, rows, mode, held, temperature, free=free, found=found)
 
 
@@ -270,8 +272,9 @@ def _places(here: Place, seed: int, temperature: float) -> np.ndarray:
 
 
 def _tune_on_manifold(
-    kernel: Kernel, position: Params, held: Params, temperature: float, wishes: Auto, free: bool, began: float
-) -> Tuned:
+    kernel: Kernel, position: Params, held: Params, temperature: float, wishes: Auto, free: bool, began: float,
+    near: bool,
+) -> Tuned:  # fmt: skip
     """The same in the tangent space at the mode: see ``tuning.manifold``."""
     sampler: Any = kernel.sampler
     target = kernel.target
@@ -285,9 +288,10 @@ def _tune_on_manifold(
     target.check(position, held)
     _with_step(sampler, 1.0).check(position, target.geometry)
     position = target.geometry.nearest(position)
-    start = kernel.estimator.start(target, position, held, partial(find_mode, seed=kernel.seed))
+    search = _search(kernel.seed, near)
+    start = kernel.estimator.start(target, position, held, search)
     own = isinstance(kernel.estimator, ControlVariate)
-    mode = start if own else find_mode(target, position, held=held, seed=kernel.seed)
+    mode = start if own else search(target, position, held=held)
     _require_inside(target, mode, held, "at the point that the search for the mode ended at")
     units = manifold.units(target, mode, held, kernel.seed)
     if free and not sampler.full_data:
@@ -312,14 +316,18 @@ def _tune_on_manifold(
     return Tuned(kernel.replaced(rescaled), {**mode, **held} if held else mode, report)
 
 
-def _located(kernel: Kernel, position: Params, held: Params) -> tuple[Params, Curvature]:
+def _search(seed: int, near: bool) -> Callable[..., Params]:
+    """The search for the mode; from ``near`` it there is no descent, only the polish."""
+    return partial(find_mode, seed=seed, steps=0) if near else partial(find_mode, seed=seed)
+
+
+def _located(kernel: Kernel, position: Params, held: Params, near: bool) -> tuple[Params, Curvature]:
     """The mode, which a control variate may bring along, and the curvature there."""
     target, estimator, seed = kernel.target, kernel.estimator, kernel.seed
     target.check(position, held)
-    start = estimator.start(
-        target, position, held, partial(find_mode, seed=seed)
-    )  # the mode, or the estimator's own checks
-    mode = start if isinstance(estimator, ControlVariate) else find_mode(target, position, held=held, seed=seed)
+    search = _search(seed, near)
+    start = estimator.start(target, position, held, search)  # the mode, or the estimator's own checks
+    mode = start if isinstance(estimator, ControlVariate) else search(target, position, held=held)
     _require_inside(target, mode, held, "at the point that the search for the mode ended at")
     try:
         found = curvature(target, mode, held, seed=seed)

@@ -137,6 +137,7 @@ class GradientParts(NamedTuple):
     shapes_only: bool = False  # ``initial`` has no values: they are in the checkpoints
     gradients: bool = False  # stored with the draws
     free: bool = False  # ``initial`` is a position of the chains, found by tuning
+    near: bool = False  # ``initial`` is near the mode or among the draws, as the mean of an earlier run is
 
     def described(self) -> Parts:
         """For the description of the run."""
@@ -144,7 +145,7 @@ class GradientParts(NamedTuple):
             describe(self.sampler), describe(self.estimator), describe(self.batching),
             "function" if callable(self.collect) else self.collect, [list(block.names) for block in self.blocks],
             {"opaque": "function"} if is_function(self.initial) else describe(self.initial, keep=True),
-            gradients=self.gradients,
+            gradients=self.gradients, near=self.near,
         )  # fmt: skip
 
     @classmethod
@@ -159,15 +160,16 @@ class GradientParts(NamedTuple):
             part_again("estimator", recorded.estimator, given.estimator),
             part_again("batching", recorded.batching, given.batching),
             given.blocks, initial, given.collect if callable(given.collect) else recorded.collect,
-            shapes_only=shapes, gradients=recorded.gradients,
+            shapes_only=shapes, gradients=recorded.gradients, near=recorded.near,
         )  # fmt: skip
 
 
 def begin(
     target: Target, parts: GradientParts, settings: StepSettings, options: RunOptions, path: str | Path | None, *,
     resumer: str | None = None, model: ModelSettings | None = None, choice: Choice | None = None,
+    notes: tuple[str, ...] = (),
 ) -> Trace:  # fmt: skip
-    """A new run, of its own or the fit of a ``model``, with which ``resumer`` goes on."""
+    """A new run, of its own or the fit of a ``model``, with which ``resumer`` goes on; ``notes`` are for its reader."""
     require_collect(parts.collect)
     require_warm_up(parts.sampler, settings.burn_in)
     description = Description(
@@ -175,12 +177,12 @@ def begin(
         choice="" if choice is None else choice.reason,
     )  # fmt: skip
     if isinstance(target, Target):
-        description = replace(description, coords=target.axes.coords, notes=target.notes)
+        notes, data = (*target.notes, *notes), target.source.fingerprint()
+        description = replace(description, coords=target.axes.coords, notes=notes, data=data)
     if path is None:
         return _run(target, parts, description, None, choice)
     require_target(target)
     with RunFolder.new(path) as folder:
-        description = replace(description, data=target.source.fingerprint())
         folder.write(description)
         return _run(target, parts, description, folder, choice)
 
@@ -233,7 +235,8 @@ def prepare(
         tuned = tune(
             target, parts.sampler, parts.initial, estimator=parts.estimator, batching=parts.batching,
             blocks=parts.blocks, seed=settings.seed, batch_size=settings.batch_size,
-            look_elsewhere=not description.of_model,  # models know what their modes mean
+            look_elsewhere=not (description.of_model or parts.near),  # models know what their modes mean
+            near=parts.near,
             path=None if folder is None else tuning_folder(folder.path, number), show=show,
         )  # fmt: skip
     batching = tuned.kernel.batching

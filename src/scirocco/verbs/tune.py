@@ -68,6 +68,7 @@ def tune(
     blocks: Sequence[Block] = (),
     seed: int = 0,
     look_elsewhere: bool = True,
+    near: bool = False,
     path: str | Path | None = None,
     show: Callable[[str], None] = lambda text: None,
 ) -> Tuned:
@@ -77,8 +78,9 @@ def tune(
     mode, and a ``report`` on what was chosen and why. ``Auto(sd_error=0.02)`` in place of "auto" sets the limit.
     Without an ``estimator`` the plain gradient or control variates are chosen by their noise. ``look_elsewhere`` asks
     for searches for other modes, from around the mode, or from starts of ``initial`` if it is a function of a key.
-    In a folder ``path`` the rounds of a warm-up are kept, so that a search that was killed goes on after the last of
-    them; ``show`` is told of each.
+    ``near`` says that ``initial`` is near the mode or among the draws, as the mean of an earlier run is, so that the
+    long way there is left out. In a folder ``path`` the rounds of a warm-up are kept, so that a search that was killed
+    goes on after the last of them; ``show`` is told of each.
 
     >>> import jax.numpy as jnp, scirocco as sc
     >>> target = sc.Target(lambda m: -m**2 / 2, lambda m, x: -(x - m)**2 / 2, jnp.arange(1000.0) % 7)
@@ -106,7 +108,7 @@ def tune(
     starts = (lambda key: freed(initial(key))) if is_function(initial) else None
     return tune_kernel(
         make, rows, first, free=free, free_batch=batch_size is None, look_elsewhere=look_elsewhere, starts=starts,
-        making=Rounds(None if path is None else Path(path), show),
+        making=Rounds(None if path is None else Path(path), show), near=near,
     )  # fmt: skip
 
 
