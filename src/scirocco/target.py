@@ -22,12 +22,13 @@ from jax.flatten_util import ravel_pytree
 from scirocco.batches import Arrays, Batch, Stream, as_source
 from scirocco.batches.base import row_bytes
 from scirocco.batches.frames import plain
+from scirocco.batches.keyed import Keyed, keyed
 from scirocco.constraints import Constraints, Parametrisation
 from scirocco.core.interrupt import poll
 from scirocco.core.program import QUICK
 from scirocco.core.seeds import Purpose, generator
 from scirocco.core.trees import all_finite, named_leaves
-from scirocco.core.types import Array, Data, Params
+from scirocco.core.types import Array, Data, Key, Params
 from scirocco.manifolds import FLAT, Geometry
 
 AT_ONCE = 2**21  # log likelihoods of many positions
@@ -148,15 +149,27 @@ class _FreeLikelihood:
         return self.log_likelihood(self.change.parameters(position), data)
 
 
+@dataclass(frozen=True)
+class RandomLikelihood:
+    """A log likelihood that is given a key too, as a function of rows that have keys."""
+
+    function: Callable[[Params, Data, Key], Any]
+
+    def __call__(self, params: Params, rows: Keyed) -> Any:
+        """The value, or values, of rows."""
+        return self.function(params, rows.example, rows.keys())
+
+
 @dataclass(frozen=True, eq=False)
 class Target(PureDensity):
     """A posterior ``exp(-U)`` known through its prior, its likelihood and its data.
 
     ``log_prior(params)`` and ``log_likelihood(params, example)`` return scalars; ``params`` is any pytree of floating
     arrays, ``example`` one row of the data. With ``batched=True`` the likelihood takes a batch of rows and returns one
-    value per row instead. ``data`` is a pytree of arrays with a common leading axis, ``numpy.memmap`` arrays, or a
-    source from ``scirocco.batches``. ``manifold`` says where parameters live that are not free, such as
-    ``{"topics": manifolds.Sphere()}``; the density is then with respect to the Hausdorff measure there.
+    value per row instead. A likelihood of three arguments, ``log_likelihood(params, example, key)``, is random: an
+    estimate whose mean over keys is what is sampled. ``data`` is a pytree of arrays with a common leading axis,
+    ``numpy.memmap`` arrays, or a source from ``scirocco.batches``. ``manifold`` says where parameters live that are not
+    free, such as ``{"topics": manifolds.Sphere()}``; the density is then with respect to the Hausdorff measure there.
     ``constraints``, such as ``{"sigma": constraints.positive}``, say so of parameters that chains move by free numbers
     of their own: functions, starts, draws and moments are in the space of the parameters. ``dims`` names the axes of
     parameters, ``coords`` the entries of these, as ArviZ has them: ``dims={"beta": ["column"]}``,
@@ -170,7 +183,7 @@ class Target(PureDensity):
     """
 
     log_prior: Any  # a function of the parameters, or None
-    log_likelihood: Callable[[Params, Data], Any]
+    log_likelihood: Callable[..., Any]
     data: Any
     batched: bool = False
     manifold: Any = None
@@ -189,6 +202,8 @@ class Target(PureDensity):
                 "log_prior takes two arguments and log_likelihood one: they were given in the wrong order, "
                 "Target(log_prior, log_likelihood, data)"
             )
+        if _required(self.log_likelihood) == 3:
+            object.__setattr__(self, "log_likelihood", RandomLikelihood(self.log_likelihood))
         _ = self.source, self.geometry, self.change  # look at them now, not at the first step
         if isinstance(self.change, Constraints):
             both = {path for path, _ in self.change.parts} & {path for path, _ in self.geometry.parts}
@@ -236,7 +251,13 @@ class Target(PureDensity):
     @cached_property
     def source(self) -> Arrays | Stream:
         """Where the data lives."""
-        return as_source(self.data)
+        source = as_source(self.data)
+        return keyed(source) if isinstance(self.log_likelihood, RandomLikelihood) else source
+
+    @property
+    def random(self) -> bool:
+        """Whether the likelihood is random: rows then come with keys."""
+        return isinstance(self.source.example, Keyed)
 
     @cached_property
     def geometry(self) -> Geometry:

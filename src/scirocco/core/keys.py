@@ -35,6 +35,7 @@ class Use(IntEnum):
     ACCEPT = 10
     ESTIMATE = 11
     JITTER = 12
+    LIKELIHOOD = 13
 
 
 def fold(key: Key, use: Use, number: Array | int = 0) -> Key:

@@ -26,6 +26,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from scirocco.batches import Batch
+from scirocco.batches.keyed import at_rest
 from scirocco.core.trees import zeros_like
 from scirocco.core.types import Array, Params
 from scirocco.estimators.base import Estimator, FindMode
@@ -55,7 +56,7 @@ def estimate_around(
 ) -> Params:
     """The estimate of grad U that differs from the full gradient only by what changed since the centre."""
     here = target.likelihood_gradient(position, held, batch)
-    there = target.likelihood_gradient(state.centre, state.held, batch)
+    there = target.likelihood_gradient(state.centre, state.held, at_rest(batch))
     prior = target.prior_gradient(position, held)
     return jax.tree.map(lambda p, full, a, b: p + full + (a - b), prior, state.gradient, here, there)
 
@@ -68,7 +69,8 @@ def estimate_second_order(
     step = jax.tree.map(lambda a, b: a - b, position, state.centre)
     flat, unravel = ravel_pytree(step)
     here = target.likelihood_gradient(position, held, batch)
-    there, change = jax.jvp(lambda p: target.likelihood_gradient(p, state.held, batch), (state.centre,), (step,))
+    resting = at_rest(batch)  # as the sums over all data were taken
+    there, change = jax.jvp(lambda p: target.likelihood_gradient(p, state.held, resting), (state.centre,), (step,))
     prior = target.prior_gradient(position, held)
     return jax.tree.map(
         lambda p, full, h, a, b, c: p + full + h + (a - b - c),

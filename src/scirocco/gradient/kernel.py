@@ -17,6 +17,7 @@ import numpy as np
 
 from scirocco.batches import Arrays, Batching, RandomBlocks, Shuffled, Stream, Sweeps
 from scirocco.batches.base import batch_rows, row_bytes
+from scirocco.batches.keyed import Freshened
 from scirocco.batches.stream import Loader
 from scirocco.core.cache import spare_maps
 from scirocco.core.types import Data, Key, Params
@@ -57,7 +58,7 @@ class Kernel:
         self.inner = sampler.inner_steps
         self.batch_size = batch_rows(batch_size, target.size)
         require_all_data(sampler, self.batch_size, target.size)
-        self.batching = batching = _batching(sampler, self.estimator, batching)
+        self.batching = batching = _batching(target, sampler, self.estimator, batching)
         source = target.source
         if isinstance(source, Arrays):
             order = batching.order(target.size, self.batch_size, seed)
@@ -79,6 +80,8 @@ class Kernel:
             self.draw = batching.bind(target.size, rows, self.batch_size, None, ring=False)
             self._rows, self._together = rows, source.together(rows, chains)
             self.steps_per_block = rows // unit * self.draw.passes
+        if target.random:
+            self.draw = Freshened(self.draw)
         self.epoch = batching.epoch(target.size, self.batch_size, rows)
         if sampler.exact_minibatches:
             require_exact(target, sampler, self.estimator, batching, self.epoch, self.blocks)
@@ -218,14 +221,20 @@ def _one_step(program: Program, key: Key, state: ChainState, data: Data) -> tupl
     return program.transition(key, state, data)
 
 
-def _batching(sampler: Sampler, estimator: Estimator, batching: Batching | None) -> Batching:
-    """The sampler's own by default; independent blocks where the estimator relies on independent minibatches."""
+def _batching(target: Target, sampler: Sampler, estimator: Estimator, batching: Batching | None) -> Batching:
+    """The sampler's own by default; independent blocks where noise is independent, or has to be."""
+    if type(batching) in (Shuffled, Sweeps) and target.random:
+        raise ValueError(
+            f"the likelihood is random, and its noise does not add up to nothing in an epoch as {batching!r} would "
+            "have it: leave batching out, or give RandomBlocks() or WithReplacement()"
+        )
     if type(batching) in (Shuffled, Sweeps) and estimator.independent_draws:
         raise ValueError(
             f"{type(estimator).__name__} is unbiased only with independent minibatches: with {type(batching).__name__} "
             "the next rows depend on which gradients are old. Use batching=RandomBlocks() or WithReplacement()"
         )
-    return batching or (RandomBlocks() if estimator.independent_draws else sampler.default_batching())
+    independent = estimator.independent_draws or target.random
+    return batching or (RandomBlocks() if independent else sampler.default_batching())
 
 
 def require_exact(
@@ -294,6 +303,11 @@ def require_parts(target: object, sampler: object, estimator: object, batching: 
             f"{type(sampler).__name__} moves in straight lines and the target lives on a manifold: take a sampler with "
             "momenta and an integrator along geodesics, such as scirocco.SGGMC(step_size=1e-3), scirocco.GeodesicSGNHT "
             "or scirocco.GMC"
+        )
+    if target.random and (sampler.full_data or sampler.exact_minibatches):
+        raise ValueError(
+            f"{type(sampler).__name__} is exact, which a likelihood that is random does not allow: take a sampler of "
+            'noisy gradients, such as scirocco.UnderdampedLangevin(step_size="auto")'
         )
     if sampler.full_data and not isinstance(estimator, Plain | None):
         raise ValueError(

@@ -42,4 +42,4 @@ def chart(target: Target, origin: Params, *, weight: float | None = None) -> tup
     def log_likelihood(params: Params, data: Data) -> Array:
         return target.log_likelihood(moved(params)[0], data)
 
-    return Target(log_prior, log_likelihood, target.data, batched=target.batched), zeros_like(origin)
+    return Target(log_prior, log_likelihood, target.source, batched=target.batched), zeros_like(origin)

@@ -185,6 +185,11 @@ def _looked_at(target: Target, trace: Trace) -> tuple[Description, StepSettings]
             "trace must be that of a run of sample: runs of models, of shards, of sample_dirichlet, and draws without "
             "a description are not checked"
         )
+    if target.random:
+        raise ValueError(
+            "the likelihood is random: ranks of its joint value would be those of chance; check a target "
+            "whose likelihood is a function of parameters and rows alone"
+        )
     if not isinstance(target.source, Arrays):
         raise ValueError(
             "target must have its data in memory, as every repeat adds simulated rows to it: check a target with a "

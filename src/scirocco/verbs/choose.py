@@ -64,6 +64,8 @@ def choose(target: Target, initial: Params, settings: StepSettings, *, open_: bo
         return Choice(automatic, "from minibatches, as was asked for")
     if not target.geometry.flat:
         return Choice(automatic, "parameters live on a manifold")
+    if target.random:
+        return Choice(automatic, "the likelihood is random")
     if not isinstance(target.source, Arrays) or target.size > LARGEST:
         return Choice(automatic, "the data are too many for gradients of all of them")
     if importlib.util.find_spec("blackjax") is None:
