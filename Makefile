@@ -49,6 +49,7 @@ bench: $(VENV)/.bench results/covertype_reference.npz
 	$(BIN)/python benchmarks/bias_cost.py --output results
 	$(BIN)/python benchmarks/large_table.py
 	$(BIN)/python benchmarks/numpyro_models.py
+	$(BIN)/python benchmarks/local_parameters.py
 	$(BIN)/python benchmarks/covertype.py --reference results/covertype_reference.npz
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/memory.py

@@ -18,6 +18,7 @@ __version__ = "0.1.0.dev0"
 
 _WHERE = {
     "Target": "target",
+    "Latent": "latent",
     "sample": "verbs.sample",
     "resume": "run",
     "kernel": "verbs.tune",
@@ -123,6 +124,7 @@ __all__ = [
     "GaussianMixture",
     "GeodesicSGNHT",
     "GradientNoise",
+    "Latent",
     "LogisticRegression",
     "Matrix",
     "MatrixFactorization",
@@ -202,6 +204,7 @@ if TYPE_CHECKING:
     )
     from scirocco.estimators import SAGA, SVRG, ControlVariate, Plain
     from scirocco.gradient.blocks import Block
+    from scirocco.latent import Latent
     from scirocco.models import (
         LDA,
         BayesianPCA,

@@ -10,6 +10,7 @@ import numpy as np
 from scirocco.batches.arrays import Arrays
 from scirocco.batches.base import Batch, Shard, Source
 from scirocco.batches.draws import Batching, RandomBlocks, Shuffled, Sweeps, Weighted, WithReplacement
+from scirocco.batches.grouped import grouped
 from scirocco.batches.shuffle import shuffle_to
 from scirocco.batches.strata import Strata
 from scirocco.batches.stream import MemoryMapped, Rows, Stream
@@ -33,6 +34,7 @@ __all__ = [
     "Weighted",
     "WithReplacement",
     "as_source",
+    "grouped",
     "shuffle_to",
 ]
 
