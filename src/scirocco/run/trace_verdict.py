@@ -50,7 +50,10 @@ def _biased(trace: Trace) -> list[Finding]:
         return list(trace.bias.findings())
     known = trace.description
     sampler = known.parts.sampler if known is not None else None
-    if sampler is None or is_opaque(sampler) or getattr(rebuild(sampler), "full_data", False):
+    if sampler is None or is_opaque(sampler):
+        return []
+    part = rebuild(sampler)
+    if getattr(part, "full_data", False) or getattr(part, "exact_minibatches", False):
         return []
     unknown = "how far the sampled law is from the posterior was not measured"
     measure = Advice(settings={"report": "True"}) if known is not None and not known.options.report else None

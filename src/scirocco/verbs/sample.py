@@ -358,7 +358,7 @@ def require_warm_up(sampler: object, burn_in: int) -> None:
         )
 
 
-def require_same_data(path: Path, description: Description, target: Any) -> None:
+def require_same_data(path: Path | None, description: Description, target: Any) -> None:
     """Reject what is no target, and data that is not that of the run."""
     require_target(target)
     known, present = description.data, target.source.fingerprint()
