@@ -16,6 +16,7 @@ from scirocco.run.verdict import (
     LONGER,
     MARGIN,
     MEANS,
+    MOST_THIN,
     NOT,
     SD_LIMIT,
     Advice,
@@ -181,9 +182,12 @@ def _longer_on_codes(tuning: Any, steps: CodeSettings, factor: float, least: int
     more = {"num_samples": max(least, int(np.ceil(steps.num_samples * factor)))}
     if tuning is not None:  # it knows how fast they do
         wanted = tuning.longer()
-        known = now | {name: max(wanted[name], now[name]) for name in ("thin", "burn_in")}
+        known = now | {"burn_in": max(wanted["burn_in"], now["burn_in"])}
         known["batch_size"] = wanted.get("batch_size", steps.batch_size)
-        return known | more if known == now and steps.num_samples >= least else known
+        longer = known | more if known == now and steps.num_samples >= least else known
+        if wanted["thin"] > MOST_THIN:
+            return longer | {"thin": max(wanted["thin"], now["thin"])}
+        return {name: value for name, value in longer.items() if name != "thin"}  # which then follows
     if not moves:
         return now | more
     thin = int(np.ceil(now["thin"] * factor))

@@ -35,14 +35,11 @@ from scirocco.run.recording import Recording
 from scirocco.run.resume import GivenParts, Resumer
 from scirocco.run.runner import run
 from scirocco.run.trace import Trace
-from scirocco.run.verdict import draws_for
+from scirocco.run.verdict import MOST_THIN, SHARE_OF_ERROR, draws_for
 from scirocco.samplers.base import Sampler, automatic
 from scirocco.target import Target, require_target
 from scirocco.verbs.choose import Choice, choose
 from scirocco.verbs.tune import kernel, tune
-
-SHARE_OF_ERROR = 0.5  # of the Monte Carlo error that a verdict allows: what an open ``thin`` aims at
-MOST_THIN = 200  # steps from draw to draw, however slow a chain is
 
 
 @interruptible
