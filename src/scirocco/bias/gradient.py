@@ -59,6 +59,7 @@ class _Points:
         self.sampler, self.moments = engine.kernel.sampler, moments
         self.places, self.slopes = part(points, "place"), part(points, "slope")
         self.temperature = float(at(self.sampler.temperature, 0)) if self.places else 1.0
+        self.axes = engine.kernel.target.axes
         self.like = split(engine.example, engine.kernel.blocks)[0]
         self.constrained = engine.kernel.target.to_parameters.constrained_names(self.like)
         self.manifolds = named_leaves(engine.kernel.target.geometry.each(lambda manifold, _: manifold, self.like))
@@ -124,7 +125,8 @@ class _Points:
         found = worst_combinations(x, g, self.temperature, curvatures)
         called = {name: f"free {name}" if name in self.constrained else name for name in self.flat}
         labels = [
-            coordinate(called[name], index) for name in self.flat for index in np.ndindex(self.places[name].shape[2:])
+            coordinate(called[name], entries)
+            for name in self.flat for entries in self.axes.entries(name, self.places[name].shape[2:])
         ]  # fmt: skip
         labels = [label for label, moved in zip(labels, moves, strict=True) if moved]
         weights = [c.weights if scale is None else scale.backward_transposed(c.weights) for c in found]
