@@ -39,3 +39,12 @@ def test_a_name_that_free_numbers_have_is_refused():
     target = sc.Target(lambda p: 0.0, lambda p, x: -((x - p["free__m"]) ** 2) / 2, X)
     with pytest.raises(ValueError, match="free__m: names that begin with free__"):
         sc.sample(target, sc.SGLD(1e-4), {"free__m": jnp.array(0.0)}, num_samples=5)
+
+
+def test_entries_have_the_names_of_their_axes():
+    """Free numbers that are fewer than the entries of a parameter, and axes without names, are numbered."""
+    axes = sc.target.Axes({"w": ("row", "column"), "p": ("column",)}, {"column": ("age", "income")})
+    assert list(axes.entries("w", (2, 2))) == [[0, "age"], [0, "income"], [1, "age"], [1, "income"]]
+    assert list(axes.entries("p", (1,))) == [[0]]
+    assert list(axes.entries("b", (1, 2))) == [[0, 0], [0, 1]]
+    assert list(axes.entries("b", ())) == [[]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -123,6 +124,15 @@ class Axes(NamedTuple):
                 entries = len(self.coords.get(dim, range(length)))
                 if entries != length:
                     raise ValueError(f"coords: {dim} has {entries} names, and {name} {length} entries along it")
+
+    def entries(self, name: str, shape: tuple[int, ...]) -> Iterator[list[Any]]:
+        """The indices of a parameter, by the names of entries where axes have any; free numbers may be fewer."""
+        dims = self.dims.get(name, ())
+        named = [self.coords.get(dim, ()) for dim in dims] if len(dims) == len(shape) else [()] * len(shape)
+        axes = [
+            entries if len(entries) == length else range(length) for entries, length in zip(named, shape, strict=True)
+        ]
+        return map(list, itertools.product(*axes))
 
 
 @dataclass(frozen=True)

@@ -186,7 +186,8 @@ def test_a_run_that_stands_still_in_a_combination_only(reach):
     """The sampler moves the difference as if its sd were so much; the sum, and so each parameter, is right."""
     whole, apart = np.ones((2, 2)) / 2, np.array([[1.0, -1.0], [-1.0, 1.0]]) / 2
     sampler = Preconditioned(sc.SGLD(0.2), Scale(np.ones(2), whole + reach * apart))
-    target = sc.Target(difference, lambda p, row: 0.0 * row, np.ones(8, np.float32))
+    names = {"dims": {"theta": ["column"]}, "coords": {"column": ["age", "income"]}}
+    target = sc.Target(difference, lambda p, row: 0.0 * row, np.ones(8, np.float32), **names)
     trace = sc.sample(
         target, sampler, jnp.zeros(2), num_samples=1500, burn_in=100, thin=10, batch_size=1.0, progress=False
     )
@@ -198,5 +199,5 @@ def test_a_run_that_stands_still_in_a_combination_only(reach):
     assert trace.bias.narrowest < 0.01
     assert trace.verdict().kind == "do not use it"
     reasons = " ".join(trace.verdict().reasons)
-    assert "a combination of parameters (0.71 theta[0] - 0.71 theta[1]) is sampled" in reasons
+    assert "a combination of parameters (0.71 theta[age] - 0.71 theta[income]) is sampled" in reasons
     assert "too narrow" in str(trace.bias)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import scirocco as sc
-from scirocco.bias.virials import Virials, on_manifold
+from scirocco.bias.combinations import worst_combinations
+from scirocco.bias.virials import Chart, Curvature, Virials, _gram, on_manifold
 from scirocco.manifolds import Simplex, Sphere, Stiefel
 
 temperatures = pytest.mark.parametrize("temperature", [1.0, 2.0])
@@ -100,6 +101,66 @@ def test_chains_that_are_too_cold_or_too_hot(factor):
     np.testing.assert_allclose(found.ratio, factor, rtol=0.15)
 
 
+# Combinations.
+
+
+def worst(manifold, x, gradient, temperature=1.0):
+    """The narrowest and the widest, by how many standard errors they are off, and the chart."""
+    chart = Chart.of(manifold, x, gradient, temperature)
+    curvatures = Curvature.of_halves(chart.places, chart.slopes)
+    found = worst_combinations(chart.places, chart.slopes, temperature, curvatures)
+    return chart, found, [(c.ratio - 1) / c.error for c in found]
+
+
+@temperatures
+def test_combinations_of_right_laws_raise_no_alarm(temperature):
+    rng, points = np.random.default_rng(0), (4, 200)
+    for kappa in (0.5, 5.0, 500.0):
+        x = von_mises_fisher(rng, points, kappa / temperature)
+        assert np.max(np.abs(worst(Sphere(), x, uphill(x, kappa), temperature)[2])) < 4.5
+    for manifold, shape, free in ((Sphere(), (3, 5), 15), (Stiefel(), (4, 2), 8), (Simplex(), (4,), 3)):
+        x = np.asarray(manifold.random(jax.random.key(1), (*points, *shape)))
+        chart, _, off = worst(manifold, x, np.zeros(x.shape), temperature)
+        assert chart.places.shape[2] == free  # of probabilities one less than there are
+        assert np.max(np.abs(off)) < 4.5
+    parameter = np.array([0.1] * 20 + [5.0, 50.0])  # nearly always empty: too few points tell of their G
+    x = np.maximum(rng.dirichlet(parameter, (4, 60)), 1e-12)
+    chart, _, off = worst(Simplex(), x, -temperature * (parameter - 1) / x, temperature)
+    assert chart.places.shape[2] < 21
+    assert np.max(np.abs(off)) < 4.5
+
+
+def test_the_chart_is_flat():
+    """Its diagonal is the steepness, and there the mean of the products is the unit matrix."""
+    parameter = np.array([3.0, 8.0, 20.0])
+    x = np.random.default_rng(0).dirichlet(parameter, (8, 4000))
+    chart = Chart.of(Simplex(), x, -(parameter - 1) / x, 1.0)
+    with jax.enable_x64(True):
+        gram = np.asarray(_gram(Simplex(), x.reshape(-1, 3)))[0]
+    _, _, steepness = on_manifold(Simplex(), x, x, 1.0)
+    np.testing.assert_allclose(np.diag(gram), steepness.mean(axis=(0, 1)), rtol=1e-9)
+    np.testing.assert_allclose(chart.back.T @ gram @ chart.back, np.eye(2), atol=1e-9)
+    slopes = chart.slopes - chart.slopes.mean(axis=(0, 1))
+    products = (chart.places[..., :, None] * slopes[..., None, :]).mean(axis=1)
+    assert np.all(np.abs(products.mean(0) - np.eye(2)) < 4.75 * products.std(0, ddof=1) / np.sqrt(8))
+
+
+@pytest.mark.parametrize(("factor", "end"), [(0.3, 0), (2.5, 1)])
+def test_a_combination_on_a_sphere_that_is_off(factor, end):
+    """Around the diagonal of R^4 one tangent direction has a variance that is wrong; every coordinate has a part."""
+    rng, kappa = np.random.default_rng(0), 2000.0
+    axes = np.array([[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]]) / 2
+    z = rng.normal(size=(4, 256, 3)) / np.sqrt(kappa)
+    z[..., 0] *= np.sqrt(factor)
+    x = np.concatenate([np.sqrt(1 - np.sum(z**2, axis=2, keepdims=True)), z], axis=2) @ axes
+    chart, found, off = worst(Sphere(), x, np.broadcast_to(-kappa * axes[0], x.shape))
+    assert abs(found[end].ratio - factor) < 4.5 * found[end].error
+    assert abs(off[end]) > 4.5
+    shown = chart.back @ found[end].weights
+    tangent = shown - axes[0] * (shown @ axes[0])
+    assert abs(tangent @ axes[1]) > 0.9 * np.linalg.norm(tangent)
+
+
 # Runs.
 
 
@@ -122,7 +183,7 @@ def test_a_step_that_is_too_long_for_a_sphere_is_seen(h):
     stretch = np.sqrt(trace.variance["direction"] / TRUTH)
     found, report = trace.bias.virial["direction"], trace.bias
     assert report.virial["place"].shape == (2,)
-    assert report.widest is not None  # of both places
+    assert report.widest is not None
     if h == 0.1:
         np.testing.assert_allclose(stretch, 1, atol=0.1)
         assert not report.contradicted

@@ -202,6 +202,74 @@ def test_separable_classes_have_a_proper_posterior():
     assert model._draws("coef").std() == pytest.approx(sd, rel=0.1)
 
 
+def test_the_zig_zag_regression_is_exact_from_few_rows(tmp_path):
+    """The posterior of twelve rows by a grid, within the standard errors of independent chains; and its file."""
+    x = RNG.normal(size=(12, 1))
+    y = (RNG.random(12) < 1 / (1 + np.exp(-x[:, 0] - 0.5))).astype(int)
+    model = sc.LogisticRegression(
+        sampler="zigzag", prior_scale=0.7, intercept_scale=2.0, batch_size=1, n_draws=300, burn_in=20, thin=1,
+        n_chains=32, random_state=1,
+    ).fit(x, y)  # fmt: skip
+    grid = np.stack(np.meshgrid(np.linspace(-4, 4, 241), np.linspace(-6, 6, 241), indexing="ij"), -1).reshape(-1, 2)
+    logits = grid @ np.c_[x.astype(np.float32), np.ones(12)].T
+    value = (y * logits - np.logaddexp(0, logits)).sum(1) - np.sum((grid / [0.7, 2.0]) ** 2, axis=1) / 2
+    p = np.exp(value - value.max()) / np.exp(value - value.max()).sum()
+    mean = p @ grid
+    draws = np.stack([model.posterior_["coef"].values[..., 0], model.posterior_["intercept"].values], -1)
+    for found, true in ((draws, mean), ((draws - mean) ** 2, p @ (grid - mean) ** 2)):
+        chains = found.astype(np.float64).mean(axis=1)
+        assert np.all(np.abs(chains.mean(0) - true) < 4.75 * chains.std(0, ddof=1) / np.sqrt(32))
+    assert model.trace_.sample_stats.violations.max() == 0
+    assert model.verdict().good, model.verdict()
+    model.trace_.bias = None  # not measured: there is none
+    assert model.verdict().good
+    model.save(tmp_path / "model.npz")
+    again = sc.LogisticRegression.load(tmp_path / "model.npz")
+    assert again.sampler == "zigzag"
+    np.testing.assert_array_equal(again.predict_proba(x), model.predict_proba(x))
+
+
+def test_the_zig_zag_regression_goes_on(tmp_path):
+    """From its folder, as if it had never stopped, though weights of so many rows are not in it."""
+    x = RNG.normal(size=(1200, 2)).astype(np.float32)
+    y = RNG.random(1200) < 1 / (1 + np.exp(-x @ [1.0, -1.0]))
+    quick = {**QUICK, "sampler": "zigzag", "burn_in": 5}
+    whole = sc.LogisticRegression(**quick).fit(x, y)
+    sc.LogisticRegression(**{**quick, "n_draws": 8}).fit(x, y, path=tmp_path / "run")
+    with pytest.raises(ValueError, match="the data differs from that of the run"):
+        sc.resume(tmp_path / "run", x[:, :1], y)
+    again = sc.resume(tmp_path / "run", x, y, num_samples=20)
+    np.testing.assert_array_equal(again.posterior_["coef"], whole.posterior_["coef"])
+
+
+@pytest.mark.slow
+def test_rows_join_a_zig_zag_regression():
+    x = RNG.normal(size=(300, 2))
+    y = RNG.random(300) < 1 / (1 + np.exp(-x @ [1.0, -1.0]))
+    model = sc.LogisticRegression(**{**QUICK, "sampler": "zigzag", "n_draws": 500}).fit(x, y)
+    before = model.trace_
+    model.partial_fit(x, y)  # the same rows again
+    assert model.trace_.description.parts.near
+    assert model.trace_.description.parts.sampler["type"].endswith("ZigZag")
+    ratio = model.posterior_["coef"].std(("chain", "draw")) / before.posterior["coef"].std(("chain", "draw"))
+    assert np.all(np.abs(ratio * np.sqrt(2) - 1) < 0.25)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"prior": "laplace"}, "has bounds for prior='gaussian'; got 'laplace'"),
+        ({"estimator": sc.Plain()}, "leave estimator out"), ({"sampler": "zag"}, "sampler must be one of zigzag"),
+    ],
+)  # fmt: skip
+def test_zig_zag_regressions_without_bounds_are_refused(settings, words):
+    x, y = RNG.normal(size=(60, 2)), np.arange(60) % 2
+    with pytest.raises(ValueError, match=words):
+        sc.LogisticRegression(**{**QUICK, "sampler": "zigzag"} | settings).fit(x, y)
+    with pytest.raises(ValueError, match="has bounds for two classes; y has 3"):
+        sc.LogisticRegression(sampler="zigzag").fit(x, np.arange(60) % 3)
+
+
 # Precisions.
 
 

@@ -104,9 +104,9 @@ def test_a_round_is_that_of_its_data_its_minibatches_and_its_estimator(tmp_path,
     def run_round(*given):
         made.append(given)
 
-    def ask(data=x, **settings):
+    def ask(data=x, sampler=lambda: sc.SGLD(0.1), **settings):
         target = sc.Target(lambda m: 0.0, lambda m, row: -((row - m) ** 2) / 2, data)
-        kernel = Kernel(target, sc.SGLD(0.1), **{"batch_size": 4, **settings})
+        kernel = Kernel(target, sampler(), **{"batch_size": 4, **settings})
         Rounds(tmp_path).run(kernel, jnp.zeros(()), np.zeros((4, 1)), {}, 512, 1)
 
     monkeypatch.setattr(rounds, "run_round", run_round)
@@ -115,6 +115,9 @@ def test_a_round_is_that_of_its_data_its_minibatches_and_its_estimator(tmp_path,
         {}, {"data": x + 1}, {"seed": 1}, {"batching": sc.batches.WithReplacement()},
         {"batching": sc.batches.Strata(labels)}, {"batching": sc.batches.Strata(labels[::-1])},
         {"estimator": sc.ControlVariate()}, {"estimator": sc.ControlVariate(order=2)},
+        {"sampler": lambda: sc.Recipe(0.1, diffusion=lambda z: 1 + 0 * z)},  # a function of its own, as after a restart
+        {"sampler": lambda: sc.Recipe(0.2, diffusion=lambda z: 1 + 0 * z)},
+        {"sampler": lambda: sc.Recipe(0.2, diffusion=np.ones(1))}, {"sampler": lambda: sc.Recipe(0.2, diffusion=2.0)},
     ):  # fmt: skip
         before = len(made)
         ask(**other)

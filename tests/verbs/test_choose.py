@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import scirocco as sc
+from scirocco.run.description import StepSettings
 from scirocco.verbs import choose
 
 X = np.random.default_rng(0).normal(1.0, 1.0, 4000).astype(np.float32)
@@ -25,10 +26,10 @@ TARGET = sc.Target(log_prior, log_likelihood, X)
 
 @pytest.fixture
 def costs(monkeypatch):
-    """Set the seconds that gradients are found to take, of all rows and of a minibatch."""
+    """Set the seconds that gradients are found to take, of all rows and of a minibatch, and to be compiled."""
 
-    def given(whole, part):
-        monkeypatch.setattr(choose, "_seconds", lambda target, initial, sizes: [whole, part])
+    def given(whole, part, compiled=0.0):
+        monkeypatch.setattr(choose, "_seconds", lambda target, initial, sizes: ([whole, part], compiled))
 
     return given
 
@@ -49,6 +50,17 @@ def test_exact_where_they_save_next_to_nothing(costs):
     assert trace.verdict().good, str(trace.verdict())
 
 
+def test_compiling_counts(costs):
+    """Gradients of all rows that take 5 s more are worth it where tuning has 8 s more to be compiled."""
+    settings = StepSettings(0, 4, 1000, 1000, None, 4, None)
+    for compiled, kind in ((0.0, sc.UnderdampedLangevin), (0.5, sc.UnderdampedLangevin), (1.0, sc.NUTS)):
+        costs(1e-4, 3e-5, compiled)
+        found = choose.choose(TARGET, jnp.zeros(1), settings, open_=True)
+        assert isinstance(found.sampler, kind)
+    assert found.reason.startswith("exact, because tuning for minibatches would take longer than they save")
+    assert "about 23 s for NUTS, 25 s from minibatches, with what compiling takes" in found.reason
+
+
 def test_the_choice_is_kept(tmp_path, costs):
     costs(1e-3, 1e-4)
     sc.sample(TARGET, initial=jnp.zeros(1), num_samples=50, burn_in=20, path=tmp_path / "run", report=False)
@@ -65,7 +77,11 @@ def test_what_was_asked_for_is_done():
 
 
 def test_a_gradient_is_timed():
-    assert all(0 < seconds < 10 for seconds in choose._seconds(TARGET, jnp.zeros(1), (100, 10)))
+    target = sc.Target(log_prior, lambda m, x: -0.25 * (x - m[0]) ** 4, X)  # which no other test has compiled
+    seconds, compiled = choose._seconds(target, jnp.zeros(1), (100, 10))
+    assert all(0 < each < 10 for each in seconds)
+    assert compiled > 0
+    assert choose._seconds(target, jnp.zeros(1), (100, 10))[1] == 0
 
 
 def test_a_start_is_needed():

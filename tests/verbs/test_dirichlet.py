@@ -9,10 +9,12 @@ from scipy import stats
 import scirocco as sc
 from scirocco import theory
 from scirocco.batches import Strata
+from scirocco.bias.dirichlet import dirichlet_spread
 from scirocco.counts.codes import CodeBlocks, Codes
 from scirocco.counts.estimators import PlainCounts
 from scirocco.counts.minibatches import FromDisk, InMemory
 from scirocco.run import convergence
+from scirocco.run.verdict import draws_for
 from scirocco.simplex import Counts, Exact, Natural, Weights
 
 COUNTS = np.array([800, 100, 100, 0, 0])
@@ -233,6 +235,25 @@ def test_a_stream_is_counted_or_estimated(tmp_path):
     assert estimated.step_size == pytest.approx(known.tuning.step_size, rel=0.1)
     slow = sc.sample_dirichlet(source, PRIOR, sc.SCIR("auto"), **settings).tuning
     assert slow.batch_size == source.resident_rows > 200  # as many as there are at a time
+
+
+def test_draws_are_as_far_apart_as_the_law_asks_for():
+    """Effective draws are those that the correlation e^-h of a step foresees; other samplers record every step."""
+    codes, settings = np.repeat(np.arange(4), [400, 300, 200, 100]), {"batch_size": 20, "report": False}
+    trace = sc.sample_dirichlet(codes, 1.0, "scir_cv", **settings)
+    h, thin = trace.tuning.step_size, trace.description.settings.thin
+    assert 1 < thin < 200
+    wanted = draws_for(4, 0.5, np.max(dirichlet_spread(1 + np.bincount(codes))))
+    for between, enough in ((thin, True), (thin - 1, False)):
+        assert (4000 * np.tanh(between * h / 2) >= wanted) == enough
+    ess = convergence.ess(trace.posterior["omega"].values, "mean")
+    np.testing.assert_allclose(ess, 4000 * np.tanh(thin * h / 2), rtol=0.25)
+    fewer = sc.sample_dirichlet(codes, 1.0, "scir", num_samples=50, **settings)
+    assert fewer.description.settings.thin == min(200, int(np.ceil(2.0 / fewer.tuning.step_size)))
+    for sampler in (sc.SCIR(0.01), "exact"):
+        every = sc.sample_dirichlet(codes, 1.0, sampler, num_samples=20, report=False)
+        assert every.description.settings.thin == 1
+    assert sc.sample_dirichlet(codes, 1.0, num_samples=20, thin=3, **settings).description.settings.thin == 3
 
 
 @pytest.mark.parametrize(

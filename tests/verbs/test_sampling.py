@@ -398,6 +398,18 @@ def test_divergence_names_the_variable_that_failed():
         )
 
 
+@pytest.mark.parametrize(("step", "words"), [(0.5, "is too large for sums of it"), (1e4, "is no longer finite")])
+def test_a_tail_beyond_single_precision_is_not_the_fault_of_the_step(step, words):
+    """Chains move the logarithm of tau, on which this prior is flat; long steps leap over what sums can hold."""
+    positive = {"tau": sc.constraints.positive}
+    target = sc.Target(lambda p: -jnp.log(p["tau"]), lambda p, x: 0.0 * x, X[:, 0], constraints=positive)
+    with pytest.raises(sc.DivergenceError, match=rf"tau of chain \d {words}") as caught:
+        sc.sample(target, sc.SGLD(step), {"tau": jnp.exp(jnp.array(85.0))}, **{**FAST, "burn_in": 0})
+    for said in ("Its step is not to blame", "that of tau has come to", "take its logarithm as the parameter"):
+        assert said in str(caught.value)
+    assert np.isfinite(caught.value.trace.posterior["tau"]).all()
+
+
 def test_divergence_is_found_on_the_same_path_with_a_refreshing_estimator():
     with pytest.raises(sc.DivergenceError) as caught:
         sc.sample(

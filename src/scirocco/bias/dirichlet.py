@@ -97,11 +97,11 @@ def _said(sampler: Any, centre: np.ndarray | None) -> str:
 
 def _agreement(moments: Moments, parameter: np.ndarray) -> dict[str, Any]:
     """R-hat of means and variances, given how far the squares of such draws spread; and that itself."""
-    spread = {"omega": _spread(parameter)}
+    spread = {"omega": dirichlet_spread(parameter)}
     return {"spread": spread, **worst_rhat(moment_rhat(moments.mean, moments.variance(), moments.count, spread))}
 
 
-def _spread(parameter: np.ndarray) -> np.ndarray:
+def dirichlet_spread(parameter: np.ndarray) -> np.ndarray:
     """The variance of a squared deviation over the squared variance, 2 for normal laws, of each category."""
     a, total = parameter, parameter.sum()
     b = total - a
@@ -122,7 +122,7 @@ def _against_posterior(engine: DirichletEngine, moments: Moments) -> BiasReport:
     ratio = square.mean(axis=0)
     chance = square.std(axis=0, ddof=1) / np.sqrt(len(square)) if len(square) > 1 else np.zeros(ratio.shape)
     # Rare categories have large squares now and then: no fewer standard errors than independent draws have.
-    chance = np.maximum(chance, np.sqrt(_spread(parameter) / (moments.count * len(square))))
+    chance = np.maximum(chance, np.sqrt(dirichlet_spread(parameter) / (moments.count * len(square))))
     doubt = max(DOUBT, worst_of(parameter.size)) * np.maximum(chance, np.median(chance))
     sure = np.where(ratio > 1, np.maximum(ratio - doubt, 1), np.minimum(ratio + doubt, 1))
     h = float(step_size_at(getattr(engine.sampler, "step_size", np.nan), max(engine.step - 1, 0)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ import numpy as np
 
 from scirocco.bias.combinations import Combination, in_words, worst_combinations
 from scirocco.bias.report import BiasReport, bias_report, moment_rhat, spread_apart
-from scirocco.bias.virials import Curvature, Virials, marginal_slopes, on_manifold
+from scirocco.bias.virials import Chart, Curvature, Virials, marginal_slopes, on_manifold
 from scirocco.constraints import Parametrisation
 from scirocco.core.trees import named_leaves
 from scirocco.core.types import Array, Params
@@ -51,14 +51,15 @@ def gradient_report(engine: GradientEngine, moments: Moments, measured: Measured
 class _Points:
     """The points of a run with gradients, and what the virial identity says of them.
 
-    In flat space parameters may be judged together: by the curvature that they show, and in combinations. Leaves on
-    manifolds are judged coordinate by coordinate.
+    Parameters may be judged together: in flat space by the curvature that they show, and in combinations of them and
+    of coordinates on manifolds.
     """
 
     def __init__(self, engine: GradientEngine, points: dict[str, np.ndarray], moments: Moments) -> None:
         self.sampler, self.moments = engine.kernel.sampler, moments
         self.places, self.slopes = part(points, "place"), part(points, "slope")
         self.temperature = float(at(self.sampler.temperature, 0)) if self.places else 1.0
+        self.axes = engine.kernel.target.axes
         self.like = split(engine.example, engine.kernel.blocks)[0]
         self.constrained = engine.kernel.target.to_parameters.constrained_names(self.like)
         self.manifolds = named_leaves(engine.kernel.target.geometry.each(lambda manifold, _: manifold, self.like))
@@ -103,32 +104,63 @@ class _Points:
         return {name: new.reshape(old.shape) for (name, old), new in zip(slopes.items(), parts, strict=True)}
 
     def worst(self) -> list[tuple[str, Combination]]:
-        """The narrowest and the widest combination of parameters in flat space, with words for it.
+        """The narrowest and the widest combination of parameters, with words for it.
 
         Parameters that never moved are left out: their virials say so, and they would hide what is wrong elsewhere.
         """
-        if not self.flat:
+        parts = [self._together(name) for name in self.places if self._suits(name)]
+        if not parts:
             return []
-        x, g = (a.astype(np.float64) for a in self._side_by_side)
+        x, g = (np.concatenate([getattr(p, side) for p in parts], axis=2) for side in ("places", "slopes"))
         moves = np.ptp(x, axis=(0, 1)) > 0
         if moves.sum() < 2:
             return []
-        scale = self.sampler.scale if isinstance(self.sampler, Preconditioned) and self.curvatures is None else None
-        curvatures = self.curvatures
-        if not moves.all():
-            x, g, scale = x[..., moves], g[..., moves], None
-            curvatures = Curvature.of_halves(x, g)
-        sd = x.std(axis=(0, 1))
+        alone = len(self.flat) == len(self.places) and moves.all()
+        curvatures = self.curvatures if alone else Curvature.of_halves(x[..., moves], g[..., moves])
+        scale = self.sampler.scale if alone and isinstance(self.sampler, Preconditioned) and not curvatures else None
+        x, g = x[..., moves], g[..., moves]
         if scale is not None:
             x, g = scale.backward(x), np.apply_along_axis(scale.transposed, 2, g)
         found = worst_combinations(x, g, self.temperature, curvatures)
-        called = {name: f"free {name}" if name in self.constrained else name for name in self.flat}
-        labels = [
-            coordinate(called[name], index) for name in self.flat for index in np.ndindex(self.places[name].shape[2:])
-        ]  # fmt: skip
-        labels = [label for label, moved in zip(labels, moves, strict=True) if moved]
-        weights = [c.weights if scale is None else scale.backward_transposed(c.weights) for c in found]
-        return [(in_words(w * sd, labels), c) for w, c in zip(weights, found, strict=True)]
+        labels = [label for part in parts for label in part.labels]
+        ends = np.cumsum([part.places.shape[2] for part in parts])[:-1]
+
+        def shown(combination: Combination) -> np.ndarray:
+            """Weights of parameters in units of their sds."""
+            own = combination.weights if scale is None else scale.backward_transposed(combination.weights)
+            weights = np.zeros(len(moves))
+            weights[moves] = own
+            return np.concatenate([p.weights(w) for p, w in zip(parts, np.split(weights, ends), strict=True)])
+
+        return [(in_words(shown(c), labels), c) for c in found]
+
+    def _suits(self, name: str) -> bool:
+        return name in self.flat or Chart.suits(self.manifolds[name], self.places[name].shape[2:])
+
+    def _together(self, name: str) -> _Together:
+        """A parameter in coordinates in which the identity is that of flat space."""
+        place, slope = self.places[name], self.slopes[name]
+        called = f"free {name}" if name in self.constrained else name
+        labels = [coordinate(called, entries) for entries in self.axes.entries(name, place.shape[2:])]
+        if name in self.flat:
+            x, g = (a.reshape(*a.shape[:2], -1).astype(np.float64) for a in (place, slope))
+            return _Together(x, g, labels, x.std(axis=(0, 1)))
+        chart = Chart.of(self.manifolds[name], place, slope, self.temperature)
+        return _Together(chart.places, chart.slopes, labels, chart.sd, chart.back)
+
+
+class _Together(NamedTuple):
+    """Coordinates of a parameter, (chain, point, coordinate), that may be combined with those of others."""
+
+    places: np.ndarray
+    slopes: np.ndarray
+    labels: list[str]
+    sd: np.ndarray
+    back: np.ndarray | None = None
+
+    def weights(self, combination: np.ndarray) -> np.ndarray:
+        """A combination of the coordinates, as one of the entries of the parameter in units of their sds."""
+        return (combination if self.back is None else self.back @ combination) * self.sd
 
 
 def _in_parameters(

@@ -18,6 +18,12 @@ On a manifold, for f = (y_i - mean)^2 / 2 of a coordinate y_i, E <grad f, grad U
 with U that of the density on the manifold's own volume; what stands in brackets takes the place of the gradient, and
 the ratio is divided by the mean of |grad y_i|^2. The slope against y_i and the variance of all draws serve as well as
 in flat space: their product is the mean of the left side, whatever the shape of the law.
+
+Of combinations u'y and w'y the same identity, for the field u'(y - mean) grad w'y, is
+
+    E u'(y - mean) w's = T u'G w,    s = <grad y, grad U> - T Laplacian y,    G_ij = E <grad y_i, grad y_j>
+
+so that in coordinates in which G is the unit matrix all is as in flat space (``Chart``).
 """
 
 from __future__ import annotations
@@ -26,6 +32,7 @@ from functools import partial
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from scirocco.core.program import QUICK
@@ -35,6 +42,9 @@ from scirocco.manifolds import Manifold
 BLOCKS = 4  # of the points of a chain, whose residuals may depend on each other
 ENOUGH = 4  # points of a half for each coordinate, from which its curvature is taken
 WEAKEST = 1e-8  # of the largest curvature, in units of the sds: the least that is believed
+NORMAL = 1e-6  # of the largest: eigenvalues of G, in units of its diagonal, of combinations that hardly vary
+KNOWN = 0.1  # relative standard error of a diagonal entry of G, beyond which its coordinate is left out
+MOST_TOGETHER = 64  # coordinates of a point on a manifold, the work for whose G grows with their cube
 NONE = 1e-100  # in place of curvatures that are all negative
 
 
@@ -169,3 +179,64 @@ def on_manifold(
 def _on_manifold(manifold: Manifold, x: Array, gradient: Array, temperature: Number) -> tuple[Array, Array, Array]:
     along = manifold.rates(x, manifold.slope(x, gradient, temperature))
     return manifold.coordinates(x), along - temperature * manifold.laplacian(x), manifold.steepness(x)
+
+
+class Chart(NamedTuple):
+    """Coordinates B'(y - mean) of points on a manifold, and slopes B's, for which the identity is that of flat space.
+
+    Combinations of y that hardly vary, as the sum of probabilities, are left out; so are coordinates whose G comes from
+    few of the points, as that of a category which is nearly always empty. ``back`` is B, (y, coordinate).
+    """
+
+    places: np.ndarray
+    slopes: np.ndarray
+    back: np.ndarray
+    sd: np.ndarray
+
+    @classmethod
+    def of(cls, manifold: Manifold, places: np.ndarray, gradients: np.ndarray, temperature: float) -> Chart:
+        """From positions and the user's gradients there, (chain, point, ...)."""
+        found = on_manifold(manifold, places, gradients, temperature)
+        y, slopes, steepness = (a.reshape(*a.shape[:2], -1) for a in found)
+        count, mean = y.shape[0] * y.shape[1], np.maximum(steepness.mean(axis=(0, 1)), np.finfo(np.float64).tiny)
+        known = steepness.std(axis=(0, 1)) / mean < KNOWN * np.sqrt(count)
+        with jax.enable_x64(True):
+            x = np.asarray(places, np.float64)
+            grams = np.asarray(_gram(manifold, x.reshape(-1, *x.shape[2:])))
+        blocks = [_unit_root(gram, sure) for gram, sure in zip(grams, known.reshape(len(grams), -1), strict=True)]
+        back = np.zeros((y.shape[-1], sum(block.shape[1] for block in blocks)))
+        row = column = 0
+        for block in blocks:
+            rows, columns = block.shape
+            back[row : row + rows, column : column + columns] = block
+            row, column = row + rows, column + columns
+        return cls((y - y.mean(axis=(0, 1))) @ back, slopes @ back, back, y.std(axis=(0, 1)))
+
+    @staticmethod
+    def suits(manifold: Manifold, shape: tuple[int, ...]) -> bool:
+        """Whether the points of an array are small enough."""
+        return int(np.prod(shape[len(shape) - manifold.point_axes :])) <= MOST_TOGETHER
+
+
+def _unit_root(gram: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """B with B'G B = I, of the combinations of known coordinates that vary."""
+    inside = gram[np.ix_(known, known)]
+    unit = np.sqrt(np.maximum(np.diag(inside), np.finfo(np.float64).tiny))
+    values, vectors = np.linalg.eigh(inside / np.outer(unit, unit))
+    varies = values > NORMAL * np.max(values, initial=0.0)
+    root = np.zeros((len(gram), int(varies.sum())))
+    root[known] = vectors[:, varies] / np.sqrt(values[varies]) / unit[:, None]
+    return root
+
+
+@partial(jax.jit, static_argnums=0, compiler_options=QUICK)
+def _gram(manifold: Manifold, x: Array) -> Array:
+    """The mean of G over points (point, ...), of each point of the array: (copy, coordinate, coordinate)."""
+    shape = x.shape[x.ndim - manifold.point_axes :]
+    size = int(np.prod(shape, dtype=int))
+
+    def along(e: Array) -> Array:
+        rates = manifold.rates(x, manifold.project(x, jnp.broadcast_to(e, x.shape))).reshape(len(x), -1, size)
+        return jnp.einsum("ncj,nck->cjk", rates, rates) / len(x)
+
+    return jnp.sum(jax.lax.map(along, jnp.eye(size, dtype=x.dtype).reshape(size, *shape)), axis=0)

@@ -432,10 +432,24 @@ def _explain(chains: range, step: int, info: Info, failed: dict[str, np.ndarray]
     bad = {name: ~np.isfinite(v).reshape(len(v), -1).all(axis=1) for name, v in failed.items()}
     names = sorted({name.removeprefix(FREE) for name, chains in bad.items() if chains.any()})
     chain = int(np.argmax(np.any(list(bad.values()), axis=0)))
+    where = f"{', '.join(names)} of chain {chains[chain]} is no longer finite after step {step + 1:,}"
+    if not names:  # their sums are
+        largest = max((n for n in failed if failed[n].size), key=lambda n: float(np.max(np.abs(failed[n]))))
+        names, chain = [largest], int(np.argmax(np.abs(failed[largest]).reshape(len(failed[largest]), -1).max(axis=1)))
+        where = (
+            f"{largest} of chain {chains[chain]} is too large for sums of it in single precision at step {step + 1:,}"
+        )
+    far = [name for name in names if FREE + name in failed and not bad[FREE + name][chain]]
+    if far:
+        reach = float(np.max(np.abs(failed[FREE + far[0]][chain])))
+        return (
+            f"{where}. Its step is not to blame: chains move free numbers, and that of {far[0]} has come to "
+            f"{reach:.3g}. The posterior has a tail that reaches so far: give {far[0]} a prior with a lighter one, or "
+            "take its logarithm as the parameter"
+        )
     norm, h = np.ravel(info.gradient_norm)[chain], np.ravel(info.step_size)[chain]
     return (
-        f"{', '.join(names)} of chain {chains[chain]} is no longer finite after step {step + 1:,} "
-        f"(step size {h:.3g}, gradient norm {norm:.3g}). Try a smaller step_size, a start nearer to the mode "
+        f"{where} (step size {h:.3g}, gradient norm {norm:.3g}). Try a smaller step_size, a start nearer to the mode "
         "(estimator=ControlVariate()), or a larger batch_size"
     )
 

@@ -66,13 +66,14 @@ class GradientModel(BaseEstimator):  # type: ignore[misc]
     def _sample(
         self, target: Target, initial: Params | Callable[..., Params], default: Callable[[], Sampler],
         location: FitLocation, *, blocks: Sequence[Block] = (), batch_size: int | float | None = None, seed: int,
-        estimator: Any = None, collect: Callable[[Params], Any] | None = None, spent: float = 0.0, near: bool = False,
+        estimator: Any = None, batching: Any = None, collect: Callable[[Params], Any] | None = None, spent: float = 0.0,
+        near: bool = False,
     ) -> None:  # fmt: skip
         """Run the chains, from their start or from checkpoints; sets ``trace_`` and ``posterior_``.
 
-        ``default`` makes the model's own sampler, if none was given: its step size may need a start; ``estimator`` is
-        the model's own, ``collect`` as for ``sample``; of the budget so many seconds are ``spent``. ``near`` says that
-        ``initial`` is the mean of an earlier fit to some of the rows.
+        ``default`` makes the model's own sampler, if none was given: its step size may need a start; ``estimator`` and
+        ``batching`` are the model's own, ``collect`` as for ``sample``; of the budget so many seconds are ``spent``.
+        ``near`` says that ``initial`` is the mean of an earlier fit to some of the rows.
         """
         rows = self.batch_size if self.batch_size is not None else batch_size
         if isinstance(rows, int | np.integer) and not isinstance(rows, bool):
@@ -80,7 +81,7 @@ class GradientModel(BaseEstimator):  # type: ignore[misc]
         if location.description is not None:
             assert location.path is not None
             start = None if location.begun else initial
-            given = replace(location.given, blocks=tuple(blocks), initial=start, collect=collect)
+            given = replace(location.given, batching=batching, blocks=tuple(blocks), initial=start, collect=collect)
             self.trace_: Trace = GradientResumer()(location.path, location.description, target, None, given)
         else:
             seconds = self.max_seconds
@@ -89,7 +90,7 @@ class GradientModel(BaseEstimator):  # type: ignore[misc]
             own = self._given_sampler()
             parts = GradientParts(
                 default() if own is None else own,
-                estimator if self.estimator is None else self.estimator, None, tuple(blocks), initial, collect,
+                estimator if self.estimator is None else self.estimator, batching, tuple(blocks), initial, collect,
                 near=near,
             )  # fmt: skip
             settings = StepSettings(seed, self.n_chains, self.n_draws, self.burn_in, self.thin, self.n_chains, rows)

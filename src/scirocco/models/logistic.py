@@ -4,6 +4,9 @@
 
 For two classes one vector of weights is enough, p(y = 1 | x) = 1 / (1 + exp(-x'w - b)). With more, every class has its
 own; the prior alone settles what adding a constant to all of them would leave open.
+
+The second derivative of log p(y | x) in the logit is at most 1/4, whatever the logit, and that of a Gaussian prior its
+precision: the bounds by which the zig-zag process is exact from minibatches (``sampler="zigzag"``).
 """
 
 from __future__ import annotations
@@ -26,10 +29,16 @@ from scirocco.core.types import Array, Params
 from scirocco.models.base import GradientModel, require_positive_setting
 from scirocco.models.fit_location import FitLocation
 from scirocco.models.inputs import validate_data
+from scirocco.run.describe import rebuild
 from scirocco.samplers import UnderdampedLangevin
+from scirocco.samplers.base import Sampler
 from scirocco.target import Target
+from scirocco.tuning.glm import BATCH, row_draws, zigzag
+from scirocco.verbs.sample import require_same_data
 
 PRIORS = ("gaussian", "laplace")
+ZIGZAG = "zigzag"
+CURVATURE = 0.25  # of the log likelihood in the logit, at most
 MOST_LOGITS = 2**24  # at a time: predictions of many draws for many rows come in pieces
 
 
@@ -42,7 +51,10 @@ class LogisticRegression(ClassifierMixin, GradientModel):  # type: ignore[misc]
     prior_scale : its scale s, the sd of the Gaussian or the b of the Laplace law.
     fit_intercept : whether there is an intercept.
     intercept_scale : sd t of its Gaussian prior.
-    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose :
+    sampler : any gradient sampler; by default ``UnderdampedLangevin(step_size="auto")``. Or "zigzag", which is exact
+        from minibatches, of 10 rows by default: for two classes and a Gaussian prior. A step is then a time in which
+        the process moves by one posterior sd, and costs the more the more columns there are (docs/tuning.md).
+    estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose :
         the run; see
         ``scirocco.models.base.GradientModel``.
 
@@ -115,6 +127,8 @@ class LogisticRegression(ClassifierMixin, GradientModel):  # type: ignore[misc]
     ) -> LogisticRegression:  # fmt: skip
         """With ``classes`` that rows may lack; ``known`` if an earlier fit was to some of the rows."""
         self._check_run()
+        if isinstance(self.sampler, str):
+            require_choice("sampler", self.sampler, (ZIGZAG,))
         require_choice("prior", self.prior, PRIORS)
         require_positive_setting("prior_scale", self.prior_scale)
         require_positive_setting("intercept_scale", self.intercept_scale)
@@ -133,13 +147,37 @@ class LogisticRegression(ClassifierMixin, GradientModel):  # type: ignore[misc]
         initial = self._initial(X.shape[1])
         if near:
             initial = {name: jnp.asarray(self.trace_.mean[name], leaf.dtype) for name, leaf in initial.items()}
-        self._sample(
-            self._target(X, codes), initial, lambda: UnderdampedLangevin(step_size="auto"), location,
-            seed=location.seed(self.random_state), near=near,
-        )  # fmt: skip
+        target, seed = self._target(X, codes), location.seed(self.random_state)
+        own = self._exact_parts(target, X, initial, location, seed, near=near) if self.sampler == ZIGZAG else {}
+        default: Sampler = own.pop("sampler", UnderdampedLangevin(step_size="auto"))
+        self._sample(target, own.pop("initial", initial), lambda: default, location, seed=seed, near=near, **own)
         self._rows = X, y
         self._settle()
         return self
+
+    def _exact_parts(
+        self, target: Target, X: np.ndarray, initial: Params, location: FitLocation, seed: int, *, near: bool
+    ) -> dict[str, Any]:  # fmt: skip
+        """What ``_sample`` needs for the zig-zag process; of a run that goes on only what its folder does not hold."""
+        if len(self.classes_) > 2:
+            raise ValueError(f"sampler='zigzag' has bounds for two classes; y has {len(self.classes_)}: leave it out")
+        if self.prior != "gaussian":
+            raise ValueError(f"sampler='zigzag' has bounds for prior='gaussian'; got {self.prior!r}: leave one out")
+        if self.estimator is not None:
+            raise ValueError("sampler='zigzag' has an estimator of its own: leave estimator out")
+        features = np.c_[X, np.ones(len(X), X.dtype)] if self.fit_intercept else X
+        if location.description is not None:
+            require_same_data(location.path, location.description, target)
+            recorded = rebuild(location.description.parts.sampler)
+            return {"initial": None, "batching": row_draws(features, CURVATURE, recorded.scale)}
+        scales = [self.prior_scale] * X.shape[1] + [self.intercept_scale] * self.fit_intercept
+        return zigzag(
+            target, features, initial, curvature=CURVATURE, prior_precision=np.array(scales, np.float64) ** -2.0,
+            batch_size=min(BATCH, len(X)), seed=seed, near=near,
+        )  # fmt: skip
+
+    def _given_sampler(self) -> Any:
+        return None if self.sampler == ZIGZAG else self.sampler
 
     def _initial(self, features: int) -> Params:
         classes = () if len(self.classes_) == 2 else (len(self.classes_),)

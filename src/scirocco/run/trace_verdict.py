@@ -16,6 +16,7 @@ from scirocco.run.verdict import (
     LONGER,
     MARGIN,
     MEANS,
+    MOST_THIN,
     NOT,
     SD_LIMIT,
     Advice,
@@ -50,7 +51,10 @@ def _biased(trace: Trace) -> list[Finding]:
         return list(trace.bias.findings())
     known = trace.description
     sampler = known.parts.sampler if known is not None else None
-    if sampler is None or is_opaque(sampler) or getattr(rebuild(sampler), "full_data", False):
+    if sampler is None or is_opaque(sampler):
+        return []
+    part = rebuild(sampler)
+    if getattr(part, "full_data", False) or getattr(part, "exact_minibatches", False):
         return []
     unknown = "how far the sampled law is from the posterior was not measured"
     measure = Advice(settings={"report": "True"}) if known is not None and not known.options.report else None
@@ -178,9 +182,12 @@ def _longer_on_codes(tuning: Any, steps: CodeSettings, factor: float, least: int
     more = {"num_samples": max(least, int(np.ceil(steps.num_samples * factor)))}
     if tuning is not None:  # it knows how fast they do
         wanted = tuning.longer()
-        known = now | {name: max(wanted[name], now[name]) for name in ("thin", "burn_in")}
+        known = now | {"burn_in": max(wanted["burn_in"], now["burn_in"])}
         known["batch_size"] = wanted.get("batch_size", steps.batch_size)
-        return known | more if known == now and steps.num_samples >= least else known
+        longer = known | more if known == now and steps.num_samples >= least else known
+        if wanted["thin"] > MOST_THIN:
+            return longer | {"thin": max(wanted["thin"], now["thin"])}
+        return {name: value for name, value in longer.items() if name != "thin"}  # which then follows
     if not moves:
         return now | more
     thin = int(np.ceil(now["thin"] * factor))

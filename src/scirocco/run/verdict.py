@@ -20,6 +20,8 @@ KINDS = (USE, MEANS, LONGER, NOT)
 SD_LIMIT, MEAN_LIMIT = 0.1, 0.2  # errors of posterior sds, relative, and of means, in sds, that a user may meet
 RHAT_LIMIT, RHAT_LOST = 1.05, 1.5  # chains that should run longer, and chains that never met
 MARGIN = 1.3  # the length that is asked for over that which would just do
+SHARE_OF_ERROR = 0.5  # of the Monte Carlo error that a verdict allows: what an open ``thin`` aims at
+MOST_THIN = 200  # steps from draw to draw that an open ``thin`` may mean, however slow a chain is
 
 
 class Advice(NamedTuple):
@@ -83,9 +85,12 @@ def chance(size: int) -> float:
     return float(np.sqrt(2 * np.log(max(2, 2 * size))))
 
 
-def draws_for(size: int, share: float) -> float:
-    """Effective draws at which the errors of means and sds of so many parameters are this share of what is allowed."""
-    return float((chance(size) / share) ** 2 * max(1 / MEAN_LIMIT**2, 1 / (2 * SD_LIMIT**2)))
+def draws_for(size: int, share: float, spread: float = 2.0) -> float:
+    """Effective draws at which the errors of means and sds of so many parameters are this share of what is allowed.
+
+    ``spread`` is the variance of a squared deviation over the squared variance, the largest of all parameters.
+    """
+    return float((chance(size) / share) ** 2 * max(1 / MEAN_LIMIT**2, spread / (4 * SD_LIMIT**2)))
 
 
 def monte_carlo(table: Any, labels: Sequence[str]) -> list[Finding]:

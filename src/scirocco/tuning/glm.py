@@ -46,6 +46,7 @@ def zigzag(
     temperature: float = 1.0,
     batch_size: int = BATCH,
     seed: int = 0,
+    near: bool = False,
 ) -> dict[str, Any]:
     """What ``sample`` needs for the exact posterior of a generalised linear model, from a few rows at a time.
 
@@ -62,6 +63,7 @@ def zigzag(
         temperature: T of exp(-U/T).
         batch_size: rows of a minibatch, one for each proposal.
         seed: of the search for the mode.
+        near: ``initial`` is near the mode, as the mean of an earlier run is: Newton's steps are all of the search.
 
     Returns:
         ``sampler``, ``initial`` (the mode), ``estimator``, ``batching`` and ``batch_size``, by the names of ``sample``.
@@ -89,18 +91,23 @@ def zigzag(
             f"parameters; got the shape {(rows, size)}"
         )
     target.check(initial)
-    mode = find_mode(target, initial, seed=require_seed(seed))
+    mode = find_mode(target, initial, steps=0 if near else None, seed=require_seed(seed))
     scale = curvature_at(target, mode, seed=seed).scale
     scale = replace(scale, diagonal=np.sqrt(temperature) * scale.diagonal)
     _require_bounds(target, mode, scale, features, seed, **bounds)
-    row = glm_row_bounds(features, curvature, scale)
-    batching = Weighted(np.maximum(row, max(FLOOR * float(row.mean()), np.finfo(np.float64).tiny)))
+    batching = row_draws(features, curvature, scale)
     lipschitz = glm_bounds(features, scale=scale, batching=batching, **bounds)
     sampler = ZigZag(step_size, lipschitz=lipschitz, scale=scale, temperature=temperature)
     return {
         "sampler": sampler, "initial": mode, "estimator": ControlVariate(centre=mode), "batching": batching,
         "batch_size": batch_size,
     }  # fmt: skip
+
+
+def row_draws(features: Any, curvature: Any, scale: Scale) -> Weighted:
+    """Rows in proportion to their bounds, each of them now and then."""
+    row = glm_row_bounds(features, curvature, scale)
+    return Weighted(np.maximum(row, max(FLOOR * float(row.mean()), np.finfo(np.float64).tiny)))
 
 
 def _require_bounds(

@@ -120,10 +120,13 @@ class Rounds:
 def _key(
     kernel: Kernel, data: dict[str, Any], centre: Params, places: np.ndarray, held: Params, steps: int
 ) -> str:  # fmt: skip
-    """All that a round depends on, beside its number and the functions of the target."""
-    parts = (kernel.sampler, centre, held, places, kernel.batch_size, kernel.seed, steps)
-    drawn = describe((kernel.estimator, kernel.batching), keep=True)
-    digest = hashlib.blake2b(repr((drawn, data, jax.tree.structure(parts))).encode(), digest_size=16)
+    """All that a round depends on, beside its number and functions, those of the target and of the sampler.
+
+    The text of a function has its address in memory, which another process does not have.
+    """
+    parts = (centre, held, places, kernel.batch_size, kernel.seed, steps)
+    made_of = describe((kernel.sampler, kernel.estimator, kernel.batching), keep=True)
+    digest = hashlib.blake2b(repr((made_of, data, jax.tree.structure(parts))).encode(), digest_size=16)
     for leaf in jax.tree.leaves(parts):
         digest.update(np.ascontiguousarray(leaf).tobytes())
     return digest.hexdigest()

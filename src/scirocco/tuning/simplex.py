@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from scirocco.bias.dirichlet import law_of
+from scirocco.bias.dirichlet import dirichlet_spread, law_of
 from scirocco.core.parts import part
+from scirocco.run.verdict import MOST_THIN, SHARE_OF_ERROR, draws_for
 from scirocco.samplers.base import Auto
 from scirocco.simplex import SCIR, SCIRCV, Weights
 from scirocco.theory import OmegaLaw
@@ -24,6 +25,7 @@ AIM = 0.6  # of the limit: a run has Monte Carlo error as well, and a verdict co
 LARGEST, SMALLEST = 5.0, 1e-9  # step sizes: beyond the one draws are as good as independent, below the other stuck
 APART, CLOSE = 8.0, 0.02  # step sizes of a first look, and relative distance to the largest that will do
 MIXED = 0.5  # time between draws of which a thousand in each of four chains are enough
+APART_AT_MOST = 2.0  # time between draws, which are then worth three quarters of independent ones
 SETTLED = 10.0  # time in which a start from a small part of the data is forgotten
 ENLARGED, GAIN = 4, 1.5  # times as large: the next minibatch that is looked at, and the step size that it must allow
 
@@ -85,6 +87,16 @@ class SimplexTuning:
             better = self.longer()
             lines.append(f"  batch_size={better['batch_size']} would allow thin={better['thin']}")
         return "\n".join(lines)
+
+
+def thin_for(step_size: float, parameter: np.ndarray, draws: int) -> int:
+    """Steps from draw to draw at which so many draws are enough for every category, ``parameter`` the posterior's.
+
+    The correlation of draws a time t apart is e^-t, and m of them are worth m tanh(t/2).
+    """
+    wanted = draws_for(parameter.size, SHARE_OF_ERROR, float(np.max(dirichlet_spread(parameter))))
+    apart = 2 * np.arctanh(min(wanted / draws, np.tanh(APART_AT_MOST / 2)))
+    return min(steps_of(apart, step_size), MOST_THIN)
 
 
 def steps_of(time: float, step_size: float) -> int:

@@ -1,7 +1,9 @@
 """The sampler of a run that names none: exact on all data where minibatches save next to nothing.
 
-The gradient of all data and that of a minibatch are timed. What ``NUTS`` would take for its usual number of gradients,
-and ``UnderdampedLangevin`` for its steps and for tuning, follows from that; the reason goes into the description. Once
+The gradient of all data and that of a minibatch are compiled and timed. What ``NUTS`` would take for its usual number
+of gradients, and ``UnderdampedLangevin`` for its steps and for tuning, follows from that, and so does what their
+programs take to be compiled, next to nothing where they are kept from an earlier run, as then the gradients are too;
+the reason goes into the description. Once
 tuning knows how many steps make an effective draw, the choice is looked at again: where chains from minibatches crawl,
 as in a funnel, gradients of all data may be cheaper after all.
 """
@@ -20,6 +22,7 @@ import numpy as np
 
 from scirocco.batches import Arrays, Batch
 from scirocco.core.checks import require_seed
+from scirocco.core.clock import compile_seconds
 from scirocco.core.types import Data, Params
 from scirocco.gradient.engine import is_function
 from scirocco.run.description import StepSettings
@@ -29,9 +32,10 @@ from scirocco.target import Density, Target, require_target
 from scirocco.verbs.tune import default_batch_size
 
 SAVES = 2.0  # times as dear as that of a minibatch: a gradient of all data that is not worth being approximated
-LEAPFROGS = 15  # gradients of a step of NUTS, as it is on most posteriors
-TREES = 4  # times as many, for an effective draw of NUTS where chains from minibatches crawl
+LEAPFROGS = 7  # gradients of a step of NUTS, as it is on most posteriors that are near Gaussian
+TREES = 8  # times as many, for an effective draw of NUTS where chains from minibatches crawl
 TUNING = 40  # gradients of all data that tuning takes
+COMPILED = {"exact": 17, "minibatches": 25}  # times as long as both gradients: all programs of a run, tuning included
 TIMES = 7
 LARGEST = 10**6  # rows: beyond, nothing need be timed
 
@@ -75,30 +79,38 @@ def choose(target: Target, initial: Params, settings: StepSettings, *, open_: bo
     if is_function(initial):
         initial = initial(jax.random.key(require_seed(settings.seed)))
     rows, free = default_batch_size(target), target.free()
-    whole, part = _seconds(free, free.freed(initial), (target.size, rows))
+    (whole, part), compiled = _seconds(free, free.freed(initial), (target.size, rows))
     steps = settings.chains * (settings.burn_in + settings.num_samples * (settings.thin or 1))
-    exact, minibatches = steps * LEAPFROGS * whole, steps * part + TUNING * whole
+    exact = steps * LEAPFROGS * whole + COMPILED["exact"] * compiled
+    minibatches = steps * part + TUNING * whole + COMPILED["minibatches"] * compiled
     costs = (
         f"a gradient of all {target.size:,} rows takes {1e6 * whole:.0f} us, of a minibatch of {rows:,} "
-        f"{1e6 * part:.0f} us: about {exact:.2g} s for NUTS, {minibatches:.2g} s from minibatches"
+        f"{1e6 * part:.0f} us: about {exact:.2g} s for NUTS, {minibatches:.2g} s from minibatches, with "
+        "what compiling takes"
     )
     if whole < SAVES * part:
         return Choice(NUTS(), f"exact, because minibatches would save next to nothing: {costs}")
+    if exact < minibatches:
+        return Choice(NUTS(), f"exact, because tuning for minibatches would take longer than they save: {costs}")
     return Choice(automatic, f"from minibatches: {costs}", whole, part)
 
 
-def _seconds(target: Target, initial: Params, sizes: Sequence[int]) -> list[float]:
-    """The time of a gradient from so many rows, the least of a few; in turns, so that load meets all of them."""
+def _seconds(target: Target, initial: Params, sizes: Sequence[int]) -> tuple[list[float], float]:
+    """The time of a gradient from so many rows, the least of a few, in turns, so that load meets all of them; and what
+    compiling them took."""
     batches = [jax.device_put(target.source.first(rows)) for rows in sizes]
-    for data in batches:  # compile
+    before, computed = compile_seconds(), time.process_time()
+    for data in batches:
         jax.block_until_ready(_gradient(target.density, initial, data))
+    # On a machine that is busy elsewhere compiling takes longer, and so would all that is compared with it.
+    compiled = min(compile_seconds() - before, time.process_time() - computed)
     least = [np.inf for _ in sizes]
     for _ in range(TIMES):
         for number, data in enumerate(batches):
             began = time.perf_counter()
             jax.block_until_ready(_gradient(target.density, initial, data))
             least[number] = min(least[number], time.perf_counter() - began)
-    return least
+    return least, compiled
 
 
 @partial(jax.jit, static_argnums=0)

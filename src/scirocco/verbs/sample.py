@@ -35,14 +35,11 @@ from scirocco.run.recording import Recording
 from scirocco.run.resume import GivenParts, Resumer
 from scirocco.run.runner import run
 from scirocco.run.trace import Trace
-from scirocco.run.verdict import draws_for
+from scirocco.run.verdict import MOST_THIN, SHARE_OF_ERROR, draws_for
 from scirocco.samplers.base import Sampler, automatic
 from scirocco.target import Target, require_target
 from scirocco.verbs.choose import Choice, choose
 from scirocco.verbs.tune import kernel, tune
-
-SHARE_OF_ERROR = 0.5  # of the Monte Carlo error that a verdict allows: what an open ``thin`` aims at
-MOST_THIN = 200  # steps from draw to draw, however slow a chain is
 
 
 @interruptible
@@ -358,7 +355,7 @@ def require_warm_up(sampler: object, burn_in: int) -> None:
         )
 
 
-def require_same_data(path: Path, description: Description, target: Any) -> None:
+def require_same_data(path: Path | None, description: Description, target: Any) -> None:
     """Reject what is no target, and data that is not that of the run."""
     require_target(target)
     known, present = description.data, target.source.fingerprint()

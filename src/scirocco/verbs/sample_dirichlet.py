@@ -35,7 +35,7 @@ from scirocco.run.runner import run
 from scirocco.run.trace import Trace
 from scirocco.samplers.base import automatic
 from scirocco.simplex import SCIR, SCIRCV, Exact, SimplexSampler, Weights
-from scirocco.tuning.simplex import Observed, tune_simplex
+from scirocco.tuning.simplex import Observed, thin_for, tune_simplex
 
 NAMES: dict[str, SimplexSampler] = {"scir_cv": SCIRCV("auto"), "scir": SCIR("auto"), "exact": Exact()}
 SPARSE = 8  # this many categories to an observation of the minibatch make lazy updates worth it
@@ -50,7 +50,7 @@ def sample_dirichlet(
     batch_size: int | float | None = None,
     num_samples: int = 1000,
     burn_in: int = 1000,
-    thin: int = 1,
+    thin: int | None = None,
     categories: int | None = None,
     batching: str | Strata = "independent",
     estimator: str | CountEstimator = "plain",
@@ -79,6 +79,8 @@ def sample_dirichlet(
             with ``step_size="auto"`` all data in memory, which are then counted once, and of data on disk more than
             1 %, if fewer would have to take many more steps.
         num_samples: draws to keep from each chain, after ``burn_in`` steps, one every ``thin`` steps.
+        thin: by default 1; with ``step_size="auto"`` as many as keep the Monte Carlo error of every category small
+            enough for its mean and sd to be used, by the law of omega, at most 200.
         categories: how many there are; by default the length of the prior, or what occurs in the data.
         batching: "independent" samples, "shuffled" epochs, "with_replacement", or ``batches.Strata(labels)``.
         estimator: how counts are estimated: "plain"; for samplers on natural parameters also "control_variate" and
@@ -260,10 +262,10 @@ def _tuned(
     """Find a step size that was left open, unless a run that goes on has it."""
     sampler, settings = parts.sampler, description.settings
     wishes = automatic(getattr(sampler, "step_size", None))
-    if wishes is None:
-        return parts, description
-    assert isinstance(sampler, SCIR | SCIRCV)
     assert isinstance(settings, CodeSettings)
+    if wishes is None:
+        return parts, replace(description, settings=replace(settings, thin=settings.thin or 1))
+    assert isinstance(sampler, SCIR | SCIRCV)
     if description.tuned:
         found = rebuild(description.tuned[0].report)
     else:
@@ -273,6 +275,9 @@ def _tuned(
         with waiting("looking for a step size", description.options.progress):
             observed = _observed(parts, sampler, rows, settings.seed)
             found = tune_simplex(sampler, wishes, observed, rows, free_batch=settings.batch_size is None)
+        if settings.thin is None:
+            draws = settings.num_samples * settings.chains
+            settings = replace(settings, thin=thin_for(found.step_size, observed.prior + observed.count, draws))
     sampler = replace(sampler, step_size=found.step_size)
     tuned = TunedParts(describe(found), describe(sampler), None, None, None, found.batch_size)
     settings = replace(settings, batch_size=found.batch_size)
