@@ -49,7 +49,6 @@ with _settings_of_jax():
     import pytensor
     import pytensor.tensor as pt
     from pymc.data import MinibatchOp
-    from pymc.distributions.distribution import PartialObservedRV
     from pymc.logprob import transformed_conditional_logp
     from pymc.sampling.jax import get_jaxified_graph
     from pymc.variational.minibatch_rv import MinibatchRandomVariable
@@ -75,20 +74,23 @@ SHAPES = {Alloc: slice(1, None), Reshape: slice(1, 2)}
 # Graphs.
 
 
-def _rebuilt(graphs: Sequence[Graph], given: Mapping[Graph, Graph], length: int = 0, rows: int = 0) -> list[Graph]:
-    """Graphs with other variables in place of some, and ``rows`` in shapes where there was the ``length`` of all rows.
+def _rebuilt(
+    graphs: Sequence[Graph], given: Mapping[Graph, Graph], lengths: Sequence[int] = (), rows: int | None = None
+) -> list[Graph]:  # fmt: skip
+    """Graphs with other variables in place of some.
 
-    Shapes that were noted are forgotten; ``pm.Minibatch`` is all of its rows.
+    If they are rows, of ``lengths`` in the model, ``pm.Minibatch`` is all of them, and shapes have so many ``rows``.
+    Shapes that were noted are forgotten.
     """
     known = dict(given)
     for node in io_toposort(list(given), graphs):
         inputs = [known.get(v, v) for v in node.inputs]
-        if rows and isinstance(node.op, tuple(SHAPES)):
+        if rows is not None and isinstance(node.op, tuple(SHAPES)):
             at = SHAPES[type(node.op)]
-            inputs[at] = [_recounted(v, length, rows) for v in inputs[at]]
+            inputs[at] = [_recounted(v, lengths, rows) for v in inputs[at]]
         if isinstance(node.op, SpecifyShape):
             outputs = inputs[:1]
-        elif isinstance(node.op, MinibatchOp):
+        elif lengths and isinstance(node.op, MinibatchOp):
             outputs = inputs
         elif any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
             outputs = node.clone_with_new_inputs(inputs, strict=False).outputs
@@ -98,10 +100,11 @@ def _rebuilt(graphs: Sequence[Graph], given: Mapping[Graph, Graph], length: int 
     return [known.get(graph, graph) for graph in graphs]
 
 
-def _recounted(shape: Graph, length: int, rows: int) -> Graph:
+def _recounted(shape: Graph, lengths: Sequence[int], rows: int) -> Graph:
     """A shape of so many rows in place of all."""
-    constants = (v for v in ancestors([shape]) if isinstance(v, TensorConstant) and np.any(v.data == length))
-    new = {v: pt.constant(np.where(v.data == length, rows, v.data), dtype=v.dtype) for v in constants}
+    held = {v: _value(v) for v in ancestors([shape]) if isinstance(v, TensorConstant | SharedVariable)}
+    where = {v: np.isin(a, lengths) for v, a in held.items()}
+    new = {v: pt.constant(np.where(at, rows, held[v]), dtype=v.dtype) for v, at in where.items() if at.any()}
     return _rebuilt([shape], new)[0] if new else shape
 
 
@@ -113,7 +116,8 @@ def _value(variable: Graph) -> np.ndarray:
 
 def _roots(graph: Graph) -> list[Graph]:
     """The arrays that a graph without randomness is made of."""
-    data = (v for v in ancestors([graph]) if isinstance(v, TensorConstant | SharedVariable))
+    whole = _rebuilt([graph], {}, [0])  # of which a minibatch is drawn
+    data = (v for v in ancestors(whole) if isinstance(v, TensorConstant | SharedVariable))
     return [v for v in dict.fromkeys(data) if getattr(v, "ndim", 0)]
 
 
@@ -143,14 +147,19 @@ class Rows(NamedTuple):
 
     source: Arrays | Stream
     variables: dict[str, list[Graph]]
-    length: int  # of the model's own
+    lengths: tuple[int, ...]  # of the model's own, and of its minibatches
+
+    @property
+    def length(self) -> int:
+        """Of the model's own."""
+        return self.lengths[0]
 
     def inputs(self, rows: int | None) -> dict[Graph, Graph]:
         """Inputs of so many rows in place of the variables."""
         found = {}
         for name, variables in self.variables.items():
             first = variables[0]
-            new = pt.tensor(name, dtype=first.dtype, shape=(rows, *_value(first).shape[1:]))
+            new = pt.TensorType(first.dtype, shape=(rows, *_value(first).shape[1:]))(name)
             found.update(dict.fromkeys(variables, new))
         return found
 
@@ -203,7 +212,9 @@ def _rows_of(model: Any, given: Any, terms: Sequence[Graph]) -> Rows:
             raise TypeError(f"rows must be columns by name; a row is {type(source.example).__name__}")
         variables = {name: _variable_of(model, name) for name in source.example}
     length = {name: _length(name, v) for name, v in variables.items()}
-    rows = Rows(source, {name: [v] for name, v in variables.items()}, next(iter(length.values())))
+    drawn = {v.owner.op: v for v in ancestors(terms) if v.owner and isinstance(v.owner.op, MinibatchOp)}
+    lengths = (next(iter(length.values())), *(v.owner.outputs[0].type.shape[0] for v in drawn.values()))
+    rows = Rows(source, {name: [v] for name, v in variables.items()}, lengths)
     if not own:
         _require_like(rows)
         return rows
@@ -431,6 +442,14 @@ class _Look:
 
     # What depends on rows.
 
+    def require_sizes(self) -> None:
+        """Refuse a ``total_size`` that is not the number of rows, by which the library multiplies."""
+        for rv in self.pymc.observed_RVs:
+            for size in rv.owner.inputs[1:] if isinstance(rv.owner.op, MinibatchRandomVariable) else ():
+                known = (self.rows.length, self.rows.source.size)
+                if isinstance(size, TensorConstant) and int(size.data) not in known:
+                    raise ValueError(f"{rv.name} has total_size={int(size.data):,}, and there are {known[-1]:,} rows")
+
     @cached_property
     def any_rows(self) -> dict[Graph, Graph]:
         """Inputs for an unknown number of rows."""
@@ -440,7 +459,9 @@ class _Look:
         """A graph without its rows, if it has no use but for the shape of one; else None."""
         if not _sees(graph, self.rows.all):
             return graph
-        found = rewrite_graph(_rebuilt([graph], self.any_rows)[0], include=("ShapeOpt", "canonicalize"))
+        found = rewrite_graph(
+            _rebuilt([graph], self.any_rows, self.rows.lengths)[0], include=("ShapeOpt", "canonicalize")
+        )
         return None if _sees(found, self.any_rows.values()) else found
 
     def outside(self, name: str, graph: Graph) -> Graph:
@@ -457,14 +478,21 @@ class _Look:
         inputs = self.rows.inputs(rows)
         given = [*self.values.values(), *(inputs[variables[0]] for variables in self.rows.variables.values())]
         try:
-            function = _jaxified(given, _rebuilt([self.terms[name] for name in inside], inputs, self.rows.length, rows))
+            function = _jaxified(
+                given, _rebuilt([self.terms[name] for name in inside], inputs, self.rows.lengths, rows)
+            )
             shapes = jax.eval_shape(
                 function, *(jax.ShapeDtypeStruct(v.type.shape, jax.dtypes.canonicalize_dtype(v.dtype)) for v in given)
             )
-        except Exception as error:
-            self.refuse_row_sized(f"the model cannot be made of {rows} of its {self.rows.length:,} rows", error)
-            error.add_note(f"scirocco: this happened when the model was made of {rows} of its rows")
+        except NotImplementedError as error:
+            error.add_note("scirocco: PyTensor cannot translate the model to JAX")
             raise
+        except Exception as error:
+            what = f"the model cannot be made of {rows} of its {self.rows.length:,} rows"
+            self.refuse_row_sized(what, error)
+            raise ValueError(
+                f"{what}: its likelihood is no sum over rows, or their number is written into it ({error})"
+            ) from error
         for name, found in zip(inside, shapes, strict=True):
             if found.shape[:1] != (rows,):
                 what = f"the log density of {name} has the shape {found.shape} for {rows} rows, not one value a row"
@@ -518,6 +546,7 @@ class _Look:
 
     def model(self) -> PyMCModel:
         """What chains need."""
+        self.require_sizes()
         own = {rv.name for rv in self.values}
         spared = {name: self.outside(name, t) if name in own else self.spared(t) for name, t in self.terms.items()}
         inside = [name for name, graph in spared.items() if graph is None]
@@ -553,7 +582,7 @@ class _Look:
 
 def _input(variable: Graph, value: Any) -> Graph:
     """An input in place of a variable, of the shape of a value."""
-    return pt.tensor(variable.name, dtype=variable.dtype, shape=np.shape(value))
+    return pt.TensorType(variable.dtype, shape=np.shape(value))(variable.name)
 
 
 def _unscaled(rv: Graph) -> Graph:
@@ -565,8 +594,9 @@ def _require_sampled(model: Any) -> None:
     """Refuse variables that gradients from minibatches do not know."""
     if not model.free_RVs:
         raise ValueError("the model has no free variables: there is nothing to sample")
+    observed = {rv.name for rv in model.observed_RVs}
     for rv in model.free_RVs:
-        if isinstance(rv.owner.op, PartialObservedRV):
+        if rv.name.removesuffix("_unobserved") + "_observed" in observed:
             raise ValueError(f"{rv.name} are missing values of rows, which would be sampled: drop those rows")
         if not np.issubdtype(rv.dtype, np.floating):
             raise ValueError(f"{rv.name} is discrete: sum it out, by pm.Mixture or logsumexp in a pm.Potential")
