@@ -34,7 +34,7 @@ from scirocco.interop.rows import PLACES, ROWS, require_apart
 @contextmanager
 def _settings_of_jax() -> Iterator[None]:
     """PyTensor asks JAX for double precision and PyMC for a hundred devices when they are imported: not here."""
-    flags, double = os.environ.get("XLA_FLAGS"), jax.config.jax_enable_x64
+    flags, double = os.environ.get("XLA_FLAGS"), jax.config.read("jax_enable_x64")
     try:
         yield
     finally:
@@ -219,7 +219,7 @@ def _rows_of(model: Any, given: Any, terms: Sequence[Graph]) -> Rows:
         _require_like(rows)
         return rows
     # Arrays that were not wrapped in pm.Data are constants of the graph.
-    for constant in dict.fromkeys(v for v in ancestors(terms)):
+    for constant in dict.fromkeys(ancestors(terms)):
         if not isinstance(constant, TensorConstant) or constant in rows.all or not constant.ndim:
             continue
         value = _value(constant)
@@ -555,7 +555,7 @@ class _Look:
         prior = [pt.sum(graph) for graph in spared.values() if graph is not None]
         shown = [self.shown[rv] for rv in self.values]
         follows = {v.name: v for v in self.pymc.deterministics} | self.intercepts
-        derived = {name: self.spared(g) for name, g in zip(follows, self.moved(follows.values()), strict=True)}
+        derived = {name: self.spared(g) for name, g in zip(follows, self.moved(list(follows.values())), strict=True)}
         latent = dict(zip(shown, self.moved(self.pymc.free_RVs), strict=True))
         graphs = {name: self.outside(name, graph) for name, graph in latent.items()}
         graphs |= {name: graph for name, graph in derived.items() if graph is not None}
