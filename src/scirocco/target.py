@@ -244,7 +244,8 @@ class Target(PureDensity):
         the transforms of PyMC; draws have free and deterministic variables, with their dims and coords, but for those
         that depend on rows. Refused are variables of rows, discrete ones, and models whose rows do not stand apart.
 
-        >>> import numpy as np, pymc as pm, scirocco as sc  # doctest: +SKIP
+        >>> import numpy as np
+        >>> import pymc as pm, scirocco as sc  # doctest: +SKIP
         >>> rng = np.random.default_rng(0)
         >>> x = rng.normal(size=5000)
         >>> with pm.Model() as model:  # doctest: +SKIP
