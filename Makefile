@@ -6,7 +6,7 @@ VENV := $(if $(filter python3,$(PYTHON)),.venv,.venv-$(patsubst python%,%,$(notd
 BIN := $(VENV)/bin
 LOWEST := .venv-lowest
 
-.PHONY: demo test lint types test-all test-quick test-lowest coverage bench experiments clean clean-compiled
+.PHONY: demo test lint types test-all test-quick test-lowest test-pymc coverage bench experiments clean clean-compiled
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/demo.py
@@ -33,6 +33,10 @@ test-quick: $(VENV)/.test
 # the same with the oldest versions that pyproject.toml allows; what they find deprecated in each other is their affair
 test-lowest: $(LOWEST)/.test
 	XLA_FLAGS= $(LOWEST)/bin/python -m pytest tests -n 2 -m "quick and not slow" -W ignore::DeprecationWarning
+
+# PyMC's models; it wants an older Numba than there is, and so lives beside the other packages, not among them
+test-pymc: $(VENV)-pymc/.test
+	PYTHONPATH=src PYTENSOR_FLAGS=cxx= $(VENV)-pymc/bin/python -m pytest tests/interop/test_pymc.py
 
 # the share of lines and branches; what Numba compiles counts as not run
 coverage: $(VENV)/.dev
@@ -115,6 +119,12 @@ $(LOWEST)/.test: pyproject.toml
 	$(PYTHON) -m venv $(LOWEST)
 	$(LOWEST)/bin/python -m pip install --quiet uv
 	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct -e ".[test]"
+	touch $@
+
+$(VENV)-pymc/.test: $(VENV)/.dev
+	$(BIN)/python -m venv $(VENV)-pymc
+	cd $(VENV)-pymc/lib/python3*/site-packages && echo "$(CURDIR)"/$(VENV)/lib/python3*/site-packages > beside.pth
+	$(VENV)-pymc/bin/python -m pip install --quiet "pymc>=5.27,<7"
 	touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml

@@ -2,8 +2,11 @@
 
 import itertools
 import time
+from importlib.util import find_spec
 
 import pytest
+
+collect_ignore = [] if find_spec("pymc") else ["src/scirocco/interop/pymc.py"]  # which nothing else imports
 
 
 @pytest.fixture

@@ -258,6 +258,36 @@ class Target(PureDensity):
         found = NumPyroModel.understood(model, source.first, source.size, dict(fixed or {}), plate)
         return cls(found.log_prior, found.log_likelihood, source, batched=True, constraints=found)
 
+    @classmethod
+    def from_pymc(cls, model: Any, rows: Any = None) -> Target:
+        """The posterior of a PyMC model, or of a Bambi model, sampled from minibatches (extra ``pymc``).
+
+        ``rows`` are the names of the ``pm.Data`` and observed variables of the model that have one entry a row, along
+        their first axis; None for all that are as long as what is observed. Arrays of that length that are plain
+        constants of the model go with them. With columns by these names instead, arrays, a table or a source on disk,
+        the model is that of those rows: it may have been written on a few of them. Free variables are sampled, with
+        the transforms of PyMC; draws have free and deterministic variables, with their dims and coords, but for those
+        that depend on rows. Refused are variables of rows, discrete ones, and models whose rows do not stand apart.
+
+        >>> import numpy as np
+        >>> import pymc as pm, scirocco as sc  # doctest: +SKIP
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.normal(size=5000)
+        >>> with pm.Model() as model:  # doctest: +SKIP
+        ...     slope = pm.Normal("slope", 0, 10)
+        ...     sigma = pm.HalfNormal("sigma", 5)
+        ...     pm.Normal("y", slope * x, sigma, observed=2 * x + rng.normal(size=5000))
+        >>> trace = sc.sample(sc.Target.from_pymc(model))  # doctest: +SKIP
+        >>> trace.verdict().kind, sorted(trace.posterior)  # doctest: +SKIP
+        ('use it', ['sigma', 'slope'])
+        """
+        if importlib.util.find_spec("pymc") is None:
+            raise ImportError("models of PyMC need it: pip install 'scirocco[pymc]'")
+        from scirocco.interop.pymc import PyMCModel
+
+        found = PyMCModel.understood(model, rows)
+        return cls(found.log_prior, found.log_likelihood, found.rows.source, constraints=found, coords=found.coords)
+
     @cached_property
     def source(self) -> Arrays | Stream:
         """Where the data lives."""

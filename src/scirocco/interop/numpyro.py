@@ -26,10 +26,9 @@ from numpyro.primitives import Messenger
 from scirocco.constraints.base import Parametrisation
 from scirocco.core.trees import named_leaves
 from scirocco.core.types import Array, Data, Params
+from scirocco.interop.rows import NEAR, PLACES, ROWS, require_apart
 
-FEW, ROWS = (2, 3), 64  # rows on which a model is looked at, and on which rows are compared with each other
-PLACES = 3  # parameters at which it is
-NEAR = 1e-4  # relative difference of log densities that is rounding
+FEW = (2, 3)  # rows on which a model is looked at
 UNDERSTOOD = ("sample", "deterministic", "plate", "subsample", "prng_key")
 FREE = ("Real", "RealVector", "RealMatrix")  # supports that need no bijection
 MODULE = "$params"  # the name of a network's weights ends so, where samples take their place
@@ -411,12 +410,6 @@ def _require_rows_apart(model: NumPyroModel, data: Data) -> None:
                 + (f" ({', '.join(outside)} is observed there)" if outside else "")
                 + ": a minibatch would say something else of it than all data"
             )
-        near = NEAR * (1 + np.max(np.abs(whole[np.isfinite(whole)]), initial=0.0))
         alone = np.concatenate([np.asarray(likelihoods(params, piece(k, k + 1))) for k in range(min(rows, 8))])
-        half = np.asarray(likelihoods(params, piece(rows // 2, rows)))
-        for part, same in ((whole[: len(alone)], alone), (whole[rows // 2 :], half)):
-            if not np.allclose(part, same, rtol=NEAR, atol=near, equal_nan=True):
-                raise ValueError(
-                    "the likelihood of a row depends on the other rows of its minibatch, as with batch normalisation "
-                    "or a model of a time series: it is no sum over rows"
-                )
+        require_apart(whole[: len(alone)], alone)
+        require_apart(whole[rows // 2 :], likelihoods(params, piece(rows // 2, rows)))
