@@ -3,9 +3,9 @@
     x ~ sum_k w_k N(m_k, diag(s_k^2))
     w ~ Dirichlet(alpha),  m_k ~ N(m_0, (r v)^2),  1/s_k^2 ~ Gamma(shape, rate v^2)
 
-with m_0 and v the mean and sd of each column. The chain moves logits of the weights, means in units of v and log sds;
-component labels are summed over, not sampled. Components have no names: the draws are put in the order of the first
-chain's means before anything is averaged, and a chain stays near the arrangement that it starts from, k-means.
+with m_0 and v the mean and sd of each column. Component labels are summed over, not
+sampled. Components have no names: the draws are put in the order of the first chain's means before anything is
+averaged, and a chain stays near the arrangement that it starts from, k-means.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
+from scirocco.constraints import positive, simplex
 from scirocco.core.checks import require_count
 from scirocco.core.interrupt import interruptible
 from scirocco.core.program import Given
@@ -50,7 +51,7 @@ class GaussianMixture(DensityMixin, GradientModel):  # type: ignore[misc]
     ----------
     weights_, means_, scales_ : posterior means; ``scales_`` are sds, (component, feature).
     posterior_ : draws of ``weights``, ``means`` and ``scales``, an ``xarray.Dataset``, components in one order.
-    trace_ : the run, of logits, means in units of the data's sds, and log sds.
+    trace_ : the run, of ``weights``, and of ``means`` and ``scales`` in units of the data's sds.
 
     >>> import numpy as np, scirocco as sc
     >>> rng = np.random.default_rng(0)
@@ -120,9 +121,13 @@ class GaussianMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         return self
 
     def target(self, X: np.ndarray) -> Target:
-        """The posterior as a ``Target`` for rows in units of the data's sds, for runs of your own."""
+        """The posterior as a ``Target`` for rows in units of the data's sds, for runs of your own.
+
+        Its parameters are ``weights``, ``means`` and ``scales``.
+        """
         settings = (self.concentration, self.prior_scale, self.precision_shape, self.precision_rate)
-        return Target(Given(_log_prior, *map(float, settings)), _log_likelihood, X)
+        constraints = {"weights": simplex, "scales": positive}
+        return Target(Given(_log_prior, *map(float, settings)), _log_likelihood, X, constraints=constraints)
 
     def _initial(self, X: np.ndarray, seed: int) -> Params:
         from sklearn.cluster import KMeans
@@ -130,23 +135,19 @@ class GaussianMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         found = KMeans(self.n_components, n_init=4, random_state=seed).fit(X)
         sizes = np.bincount(found.labels_, minlength=self.n_components) + 1.0
         spread = [X[found.labels_ == k].std(axis=0) if sizes[k] > 2 else np.ones(X.shape[1]) for k in range(len(sizes))]
-        logits = np.log(sizes / sizes.sum())
         return {
-            "logits": jnp.asarray(logits - logits.mean(), jnp.float32),
+            "weights": jnp.asarray(sizes / sizes.sum(), jnp.float32),
             "means": jnp.asarray(found.cluster_centers_, jnp.float32),
-            "log_scales": jnp.asarray(np.log(np.maximum(spread, 0.05)), jnp.float32),
+            "scales": jnp.asarray(np.maximum(spread, 0.05), jnp.float32),
         }
 
     def _settle(self, centre: np.ndarray, spread: np.ndarray) -> None:
         """Draws in the units of the data, components in one order."""
         import xarray as xr
 
-        raw = {
-            name: self.trace_.posterior[name].values.astype(np.float64) for name in ("logits", "means", "log_scales")
-        }
-        weights = np.exp(raw["logits"] - raw["logits"].max(axis=-1, keepdims=True))
-        weights /= weights.sum(axis=-1, keepdims=True)
-        means, scales = raw["means"], np.exp(raw["log_scales"])
+        weights, means, scales = (
+            self.trace_.posterior[name].values.astype(np.float64) for name in ("weights", "means", "scales")
+        )
         reference = means[0].mean(axis=0)
         for chain, draw in np.ndindex(means.shape[:2]):
             distance = np.sum((reference[:, None] - means[chain, draw][None]) ** 2, axis=2)
@@ -201,21 +202,14 @@ class GaussianMixture(DensityMixin, GradientModel):  # type: ignore[misc]
 
 
 def _log_prior(alpha: float, prior_scale: float, shape: float, rate: float, params: Params) -> Array:
-    log_weights = jax.nn.log_softmax(params["logits"])
-    precision = jnp.exp(-2 * params["log_scales"])
+    log_scales = jnp.log(params["scales"])
     return (
-        alpha * jnp.sum(log_weights)  # with the Jacobian of the softmax
-        - jnp.sum(params["logits"]) ** 2 / 2  # logits are known up to a constant only
+        (alpha - 1) * jnp.sum(jnp.log(params["weights"]))
         - jnp.sum((params["means"] / prior_scale) ** 2) / 2
-        + jnp.sum(shape * jnp.log(precision) - rate * precision)  # with the Jacobian of the logarithm
+        - jnp.sum((2 * shape + 1) * log_scales + rate * jnp.exp(-2 * log_scales))  # 1/s^2 has a Gamma law
     )
 
 
 def _log_likelihood(params: Params, x: Array) -> Array:
-    return jax.nn.logsumexp(jax.nn.log_softmax(params["logits"]) + _log_normal(params, x))
-
-
-def _log_normal(params: Params, x: Array) -> Array:
-    """log N(x | k) of each component, without the constant."""
-    z = (x - params["means"]) * jnp.exp(-params["log_scales"])
-    return -jnp.sum(z**2 / 2 + params["log_scales"], axis=-1)
+    z = (x - params["means"]) / params["scales"]
+    return jax.nn.logsumexp(jnp.log(params["weights"]) - jnp.sum(z**2 / 2 + jnp.log(params["scales"]), axis=-1))

@@ -2,20 +2,20 @@
 
     x ~ sum_k w_k vMF(mu_k, kappa_k),    log vMF(x | mu, kappa) = kappa mu . x - G(kappa) - log(area of the sphere)
     w ~ Dirichlet(alpha),  mu_k uniform on the sphere or vMF(m, kappa_0)
-    1/kappa_k = exp(-l_k) + 10^-6,  l_k ~ N(log median, spread^2)
+    log kappa_k - log(1 - kappa_k / 10^6) ~ N(log median, spread^2)
 
 with G of ``directional.bessel``. The prior is the same whatever the dimension if kappa is measured in units of d: with
 kappa = c d the mean of x has about the length r of r / (1 - r^2) = c. So the median is d (r = 0.70 in the plane, 0.62
 in high dimensions), and with a spread of 2 two sds reach from r = 0.02 to 0.99. At the median a row has the Fisher
 information kappa^2 A' about log kappa, 0.1 d or more (0.66 in the plane); the prior has 1/4, less than one row.
 
-The floor of 1/kappa is for rows that are equal, which would carry kappa off to infinity; single precision, in which the
-chain runs, tells no more. Below 10^4 or so l is log kappa.
+The bound of kappa is for rows that are equal, which would carry it off to infinity; single precision, in which the
+chain runs, tells no more. Below 10^4 or so the prior is log-normal.
 
-The chain moves means along great circles, logits of the weights and l in flat space. Logits are known up to a constant:
-with L = log sum exp(logits) weights are exp(logits - L), and d logits = dL dw / prod w, so that L may have any law of
-its own. L ~ N(0, 1/N) is the one that makes the logits' posterior precision diagonal, N w. Memberships are summed over,
-not sampled. Components have no names: draws are put in one order before anything is averaged.
+The chain moves means along great circles, and free numbers of weights and concentrations in flat space. With the
+largest component first the posterior precision of those of the weights is nearly diagonal (``constraints.sums``).
+Memberships are summed over, not sampled. Components have no names: draws are put in one order before anything is
+averaged.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from scipy.special import logsumexp, softmax
 from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
+from scirocco.constraints import interval, simplex, zero_sum
 from scirocco.core.checks import real_array, require_count
 from scirocco.core.interrupt import interruptible, poll
 from scirocco.core.program import Given
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     from scirocco.partitions.draws import PartitionDraws
 
 TOLERANCE = 1e-3  # of a row's length
-FLOOR = 1e-6  # of 1/kappa
+MOST_KAPPA = 1e6
 BATCH = 1000  # rows: fewer would cost as much, since a step is more than its products
 STEP = 0.3  # in posterior sds: h^2/4 of the variance is the error of the integrator
 PIECE = 2**24  # log densities at a time
@@ -93,7 +94,7 @@ class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
     weights_, means_, concentrations_ : posterior means, of ``means_`` the direction.
     posterior_ : draws of ``weights``, ``means`` and ``concentrations``, an ``xarray.Dataset``, components in one order,
         the largest first.
-    trace_ : the run, of logits, means and log concentrations.
+    trace_ : the run, of the same, components in the order of the start.
 
     All chains start at the best mode of several tries and stay near it: they say how sure the parameters of this
     arrangement are, not whether there is another.
@@ -169,9 +170,13 @@ class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         )  # fmt: skip
 
     def target(self, X: np.ndarray) -> Target:
-        """The posterior as a ``Target`` for rows of length 1 in single precision, for runs of your own."""
-        prior = Given(_log_prior, self._prior(X.shape[1]), len(X))
-        return Target(prior, _log_likelihood, X, batched=True, manifold={"means": Sphere()})
+        """The posterior as a ``Target`` for rows of length 1 in single precision, for runs of your own.
+
+        Its parameters are ``weights``, ``means`` and ``concentrations``.
+        """
+        prior = Given(_log_prior, self._prior(X.shape[1]))
+        constraints = {"weights": simplex, "concentrations": interval(0, MOST_KAPPA)}
+        return Target(prior, _log_likelihood, X, batched=True, manifold={"means": Sphere()}, constraints=constraints)
 
     def _prior(self, dimension: int) -> Prior:
         median = dimension if self.kappa_median is None else self.kappa_median
@@ -209,8 +214,8 @@ class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         import xarray as xr
 
         raw = self.trace_.posterior
-        means, kappas = raw["means"].values, _kappas(raw["log_kappas"].values)
-        weights = softmax(raw["logits"].values.astype(np.float64), axis=-1)
+        weights, means, kappas = (raw[name].values for name in ("weights", "means", "concentrations"))
+        weights = weights.astype(np.float64)
         order = _orders(weights, means, kappas)
         if np.any(order != np.arange(order.shape[-1])):  # otherwise means, which are large, need no copy
             means = np.take_along_axis(means, order[..., None], axis=2)
@@ -331,27 +336,27 @@ class Prior:
     pull: tuple[float, ...]
 
 
-def _log_prior(prior: Prior, rows: int, params: Params) -> Array:
-    total = jax.nn.logsumexp(params["logits"])
+def _log_prior(prior: Prior, params: Params) -> Array:
+    kappas = params["concentrations"]
+    log_kappas, log_rest = jnp.log(kappas), jnp.log1p(-kappas / MOST_KAPPA)
     return (
-        prior.alpha * jnp.sum(params["logits"] - total)  # with the Jacobian of the softmax
-        - rows * total**2 / 2
-        - jnp.sum(jnp.square((params["log_kappas"] - prior.centre) / prior.spread)) / 2
+        (prior.alpha - 1) * jnp.sum(jnp.log(params["weights"]))
+        - jnp.sum(jnp.square((log_kappas - log_rest - prior.centre) / prior.spread) / 2 + log_kappas + log_rest)
         + jnp.sum(params["means"] @ jnp.asarray(prior.pull, jnp.float32))
     )
 
 
 def _log_likelihood(params: Params, x: Array) -> Array:
     """Without the area of the sphere."""
-    kappas = 1 / (jnp.exp(-params["log_kappas"]) + FLOOR)
-    offsets = jax.nn.log_softmax(params["logits"]) + (kappas - log_bessel_excess(x.shape[-1] / 2 - 1, kappas))
+    kappas = params["concentrations"]
+    offsets = jnp.log(params["weights"]) + (kappas - log_bessel_excess(x.shape[-1] / 2 - 1, kappas))
     # Less 1 in each row: in sums over rows a large kappa would find nothing of the difference left.
     return jax.nn.logsumexp(kappas * (x @ params["means"].T - 1) + offsets, axis=1)
 
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """One arrangement."""
+    """One arrangement; ``log_kappas`` are log kappa - log(1 - kappa / 10^6)."""
 
     weights: np.ndarray
     means: np.ndarray
@@ -364,9 +369,13 @@ class Mixture:
 
     @property
     def params(self) -> Params:
-        """As the chain has it."""
-        named = {"logits": np.log(self.weights), "means": self.means, "log_kappas": self.log_kappas}
+        """As the target has it."""
+        named = {"weights": self.weights, "means": self.means, "concentrations": self.kappas}
         return {name: jnp.asarray(values, jnp.float32) for name, values in named.items()}
+
+    def ordered(self, order: np.ndarray) -> Mixture:
+        """The same with the components in another order."""
+        return Mixture(self.weights[order], self.means[order], self.log_kappas[order])
 
 
 # The start: many seeds on a part of the rows, merged; the best of several tries is brought to the mode on all rows.
@@ -380,7 +389,8 @@ def _mode(X: np.ndarray, components: int, prior: Prior, rng: np.random.Generator
     part = X[rng.permutation(len(X))[: max(SOUGHT_ROWS, 100 * components)]]
     tries = [_climb(part, _seeded(part, components, prior, rng), prior, SOFT_SWEEPS) for _ in range(STARTS)]
     best = max(tries, key=lambda found: found[1])[0]
-    return _climb(X, best, prior, int(np.clip(ROWS_SWEPT // len(X), LEAST_SWEEPS, MOST_SWEEPS)))[0]
+    found = _climb(X, best, prior, int(np.clip(ROWS_SWEPT // len(X), LEAST_SWEEPS, MOST_SWEEPS)))[0]
+    return found.ordered(np.argsort(-found.weights, kind="stable"))
 
 
 def _seeded(X: np.ndarray, components: int, prior: Prior, rng: np.random.Generator) -> Mixture:
@@ -454,7 +464,7 @@ def _maximised(mixture: Mixture, sizes: np.ndarray, sums: np.ndarray, prior: Pri
     along, logs = np.sum(means * sums, axis=1), mixture.log_kappas
     for _ in range(NEWTON_STEPS):
         kappas = _kappas(logs)
-        change = kappas * (1 - FLOOR * kappas)  # of kappa with its logarithm
+        change = kappas * (1 - kappas / MOST_KAPPA)  # of kappa with its free number
         ratio, slope = _ratio_and_slope(prior.dimension, kappas)
         rise = change * (along - sizes * ratio)
         # A slope is changed by a step of 1 about as much as it is large, so that no step goes too far.
@@ -467,16 +477,26 @@ def _scaled_sampler(start: Mixture, prior: Prior, rows: int) -> Sampler:
     """Steps in sds of the posterior that a component has if its rows are known: with unknown ones they are larger."""
     sizes, kappas = rows * start.weights, start.kappas
     ratio, slope = _ratio_and_slope(prior.dimension, kappas)
-    change, away = kappas * (1 - FLOOR * kappas), np.abs(start.log_kappas - prior.centre)
+    change, away = kappas * (1 - kappas / MOST_KAPPA), np.abs(start.log_kappas - prior.centre)
     precisions = {
-        "logits": sizes + prior.alpha,
+        "weights": _precisions_of_weights(sizes + prior.alpha),
         "means": (sizes * kappas * ratio + prior.dimension)[:, None],  # a uniform direction has entries of 1/d
-        "log_kappas": sizes * change**2 * slope + (1 + away) / prior.spread**2,  # where the rows pull it, they hold it
+        # Where the rows pull a concentration, they hold it.
+        "concentrations": sizes * change**2 * slope + (1 + away) / prior.spread**2,
     }
     return SGGMC(
         {name: np.float32(STEP / np.sqrt(value)) for name, value in precisions.items()},
         friction={name: np.float32(np.sqrt(value)) for name, value in precisions.items()},
     )
+
+
+def _precisions_of_weights(counts: np.ndarray) -> np.ndarray:
+    """Of the free numbers of a Dirichlet law with these parameters, so large that no combination of them has more."""
+    directions = np.asarray(zero_sum.constrained(jnp.eye(len(counts) - 1)), np.float64)
+    inner = directions @ counts
+    precision = (directions * counts) @ directions.T - np.outer(inner, inner) / counts.sum()
+    sds = 1 / np.sqrt(np.diag(precision))
+    return np.diag(precision) * np.linalg.eigvalsh(precision * sds * sds[:, None]).max(initial=1.0)
 
 
 def _orders(weights: np.ndarray, means: np.ndarray, kappas: np.ndarray) -> np.ndarray:
@@ -505,7 +525,7 @@ def _directions(sums: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
 
 
 def _kappas(logs: np.ndarray) -> np.ndarray:
-    return 1 / (np.exp(-logs) + FLOOR)
+    return 1 / (np.exp(-logs) + 1 / MOST_KAPPA)
 
 
 def _excess(dimension: int, kappas: np.ndarray) -> np.ndarray:
