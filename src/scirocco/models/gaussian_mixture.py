@@ -25,7 +25,7 @@ from scirocco.core.checks import require_count
 from scirocco.core.interrupt import interruptible
 from scirocco.core.program import Given
 from scirocco.core.types import Array, Params
-from scirocco.models.base import GradientModel, require_positive_setting
+from scirocco.models.base import GrowingModel, Rows, require_positive_setting
 from scirocco.models.fit_location import FitLocation
 from scirocco.models.inputs import validate_data
 from scirocco.samplers import UnderdampedLangevin
@@ -34,7 +34,7 @@ from scirocco.target import Target
 PIECE = 2**24  # log densities at a time
 
 
-class GaussianMixture(DensityMixin, GradientModel):  # type: ignore[misc]
+class GaussianMixture(DensityMixin, GrowingModel):  # type: ignore[misc]
     """A mixture of normal laws with diagonal covariances, all of whose parameters have posteriors.
 
     Parameters
@@ -95,13 +95,26 @@ class GaussianMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         """
         return self._fit(X, y, FitLocation.of(path))
 
-    def _fit(self, X: Any, y: Any, location: FitLocation) -> GaussianMixture:
-        del y
-        self._check_run()
+    @interruptible
+    def partial_fit(self, X: Any, y: Any = None) -> GaussianMixture:
+        """Rows that join those of earlier calls: the posterior given all of them, from where it was.
+
+        It is that of ``fit`` on all rows, which the model keeps in memory for it. Components keep their places.
+        """
+        return self._join(X, y)
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
         require_count("n_components", self.n_components)
         for name in ("concentration", "prior_scale", "precision_shape", "precision_rate"):
             require_positive_setting(name, getattr(self, name))
-        X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+
+    def _look_at(self, X: Any, y: Any, *, reset: bool) -> Rows:
+        del y
+        return (validate_data(self, X, dtype=np.float64, reset=reset, ensure_min_samples=2 if reset else 1),)
+
+    def _fit_rows(self, rows: Rows, location: FitLocation, known: bool) -> None:
+        (X,) = rows
         if len(X) < self.n_components:
             raise ValueError(f"n_components is {self.n_components}, but X has n_samples = {len(X)}")
         centre, spread = X.mean(axis=0), X.std(axis=0)
@@ -110,15 +123,12 @@ class GaussianMixture(DensityMixin, GradientModel):  # type: ignore[misc]
             raise ValueError(f"columns {constant[:10].tolist()} of X are constant: a normal law cannot fit them")
         seed = location.seed(self.random_state)
         unit = ((X - centre) / spread).astype(np.float32)
+        before = self._earlier(centre, spread) if known else None
         self._sample(
-            self.target(unit),
-            self._initial(unit, seed),
-            lambda: UnderdampedLangevin(step_size="auto"),
-            location,
-            seed=seed,
-        )
-        self._settle(centre, spread)
-        return self
+            self.target(unit), self._initial(unit, seed) if before is None else before,
+            lambda: UnderdampedLangevin(step_size="auto"), location, seed=seed, near=before is not None,
+        )  # fmt: skip
+        self._settle(centre, spread, before)
 
     def target(self, X: np.ndarray) -> Target:
         """The posterior as a ``Target`` for rows in units of the data's sds, for runs of your own.
@@ -141,14 +151,22 @@ class GaussianMixture(DensityMixin, GradientModel):  # type: ignore[misc]
             "scales": jnp.asarray(np.maximum(spread, 0.05), jnp.float32),
         }
 
-    def _settle(self, centre: np.ndarray, spread: np.ndarray) -> None:
-        """Draws in the units of the data, components in one order."""
+    def _earlier(self, centre: np.ndarray, spread: np.ndarray) -> Params | None:
+        """A draw of the earlier fit in units of now; None if it had another number of components."""
+        drawn = self._last_draw()
+        if len(drawn["weights"]) != self.n_components:
+            return None
+        drawn = drawn | {"means": (drawn["means"] - centre) / spread, "scales": drawn["scales"] / spread}
+        return {name: jnp.asarray(values, jnp.float32) for name, values in drawn.items()}
+
+    def _settle(self, centre: np.ndarray, spread: np.ndarray, places: Params | None = None) -> None:
+        """Draws in the units of the data, components in one order, that of ``places`` if given."""
         import xarray as xr
 
         weights, means, scales = (
             self.trace_.posterior[name].values.astype(np.float64) for name in ("weights", "means", "scales")
         )
-        reference = means[0].mean(axis=0)
+        reference = means[0].mean(axis=0) if places is None else np.asarray(places["means"], np.float64)
         for chain, draw in np.ndindex(means.shape[:2]):
             distance = np.sum((reference[:, None] - means[chain, draw][None]) ** 2, axis=2)
             order = linear_sum_assignment(distance)[1]

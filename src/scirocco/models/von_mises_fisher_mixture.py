@@ -45,7 +45,7 @@ from scirocco.directional import log_bessel_excess
 from scirocco.directional.bessel import ratio_and_slope
 from scirocco.estimators import ControlVariate
 from scirocco.manifolds import Sphere
-from scirocco.models.base import GradientModel, require_positive_setting
+from scirocco.models.base import GrowingModel, Rows, require_positive_setting
 from scirocco.models.fit_location import FitLocation
 from scirocco.models.inputs import validate_data
 from scirocco.samplers import SGGMC
@@ -74,7 +74,7 @@ NEWTON_STEPS = 10
 SETTLED = 0.05  # gain of a sweep in the log posterior of all rows
 
 
-class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
+class VonMisesFisherMixture(DensityMixin, GrowingModel):  # type: ignore[misc]
     """A mixture of von Mises-Fisher laws on the unit sphere, all of whose parameters have posteriors.
 
     Parameters
@@ -144,29 +144,57 @@ class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         """
         return self._fit(X, y, FitLocation.of(path))
 
-    def _fit(self, X: Any, y: Any, location: FitLocation) -> VonMisesFisherMixture:
-        del y
-        self._check_run()
+    @interruptible
+    def partial_fit(self, X: Any, y: Any = None) -> VonMisesFisherMixture:
+        """Rows that join those of earlier calls: the posterior given all of them, from where it was.
+
+        It is that of ``fit`` on all rows, which the model keeps in memory for it. Components keep their places, also
+        where the largest is then no longer the first.
+        """
+        return self._join(X, y)
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
         require_count("n_components", self.n_components)
         require_positive_setting("alpha", self.alpha)
-        X = self._rows(X, reset=True)
+
+    def _look_at(self, X: Any, y: Any, *, reset: bool) -> Rows:
+        del y
+        return (self._rows(X, reset=reset),)
+
+    def _fit_rows(self, rows: Rows, location: FitLocation, known: bool) -> None:
+        (X,) = rows
         prior = self._prior(X.shape[1])
         if len(X) < self.n_components:
             raise ValueError(f"n_components is {self.n_components}, but X has n_samples = {len(X)}")
         seed = location.seed(self.random_state)
-        start = None if location.begun else _mode(X, self.n_components, prior, generator(seed, Purpose.MIXTURE_SEARCH))
-        self._run(self.target(X), start, prior, location, seed)
-        self._settle()
-        return self
+        before = self._earlier() if known else None
+        if before is not None:
+            start: Mixture | None = _mode_near(X, before, prior)
+        elif location.begun:
+            start = None
+        else:
+            start = _mode(X, self.n_components, prior, generator(seed, Purpose.MIXTURE_SEARCH))
+        self._run(self.target(X), start, prior, location, seed, near=before is not None)
+        self._settle(before)
 
-    def _run(self, target: Target, start: Mixture | None, prior: Prior, location: FitLocation, seed: int) -> None:
+    def _earlier(self) -> Mixture | None:
+        """A draw of the earlier fit; None if it had another number of components."""
+        drawn = {name: values.astype(np.float64) for name, values in self._last_draw().items()}
+        kappas = np.minimum(drawn["concentrations"] / MOST_KAPPA, 1 - 1e-7)
+        found = Mixture(drawn["weights"], drawn["means"], np.log(MOST_KAPPA) + np.log(kappas) - np.log1p(-kappas))
+        return found if len(found.weights) == self.n_components else None
+
+    def _run(
+        self, target: Target, start: Mixture | None, prior: Prior, location: FitLocation, seed: int, near: bool
+    ) -> None:  # fmt: skip
         """The chains, with control variates around the mode if nothing else was asked for."""
         if start is None:  # a run that goes on knows all this
             return self._sample(target, {}, lambda: SGGMC("auto"), location, seed=seed)
         free = self.sampler is None and self.estimator is None
         self._sample(
             target, start.params, lambda: _scaled_sampler(start, prior, target.size), location, batch_size=BATCH,
-            estimator=ControlVariate(centre=start.params) if free else None, seed=seed,
+            estimator=ControlVariate(centre=start.params) if free else None, seed=seed, near=near,
         )  # fmt: skip
 
     def target(self, X: np.ndarray) -> Target:
@@ -209,14 +237,14 @@ class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
             )
         return np.asarray(X / lengths[:, None].astype(X.dtype), np.float32)
 
-    def _settle(self) -> None:
-        """Draws of what the model is made of, components in one order."""
+    def _settle(self, places: Mixture | None = None) -> None:
+        """Draws of what the model is made of, components in one order, that of ``places`` if given."""
         import xarray as xr
 
         raw = self.trace_.posterior
         weights, means, kappas = (raw[name].values for name in ("weights", "means", "concentrations"))
         weights = weights.astype(np.float64)
-        order = _orders(weights, means, kappas)
+        order = _orders(weights, means, kappas, places)
         if np.any(order != np.arange(order.shape[-1])):  # otherwise means, which are large, need no copy
             means = np.take_along_axis(means, order[..., None], axis=2)
             weights, kappas = (np.take_along_axis(values, order, axis=2) for values in (weights, kappas))
@@ -389,8 +417,14 @@ def _mode(X: np.ndarray, components: int, prior: Prior, rng: np.random.Generator
     part = X[rng.permutation(len(X))[: max(SOUGHT_ROWS, 100 * components)]]
     tries = [_climb(part, _seeded(part, components, prior, rng), prior, SOFT_SWEEPS) for _ in range(STARTS)]
     best = max(tries, key=lambda found: found[1])[0]
-    found = _climb(X, best, prior, int(np.clip(ROWS_SWEPT // len(X), LEAST_SWEEPS, MOST_SWEEPS)))[0]
+    found = _mode_near(X, best, prior)
     return found.ordered(np.argsort(-found.weights, kind="stable"))
+
+
+def _mode_near(X: np.ndarray, mixture: Mixture, prior: Prior) -> Mixture:
+    """The mode that sweeps over all rows lead to."""
+    X = X.astype(np.float64) if X.size * len(mixture.weights) <= EXACT else X
+    return _climb(X, mixture, prior, int(np.clip(ROWS_SWEPT // len(X), LEAST_SWEEPS, MOST_SWEEPS)))[0]
 
 
 def _seeded(X: np.ndarray, components: int, prior: Prior, rng: np.random.Generator) -> Mixture:
@@ -499,17 +533,21 @@ def _precisions_of_weights(counts: np.ndarray) -> np.ndarray:
     return np.diag(precision) * np.linalg.eigvalsh(precision * sds * sds[:, None]).max(initial=1.0)
 
 
-def _orders(weights: np.ndarray, means: np.ndarray, kappas: np.ndarray) -> np.ndarray:
-    """The component of each draw, (chain, draw, component), that is nearest to that of one draw; the largest first.
+def _orders(weights: np.ndarray, means: np.ndarray, kappas: np.ndarray, places: Mixture | None) -> np.ndarray:
+    """The component of each draw, (chain, draw, component), that is nearest to those of ``places``.
 
-    Near by the Kullback-Leibler divergence of the components: means alone cannot tell concentric ones.
+    Without them to those of one draw, and then the largest first. Near by the Kullback-Leibler divergence of the
+    components: means alone cannot tell concentric ones.
     """
     dimension = means.shape[-1]
-    ratio = _ratio_and_slope(dimension, kappas[0, -1].astype(np.float64))[0]
+    fixed, strengths = (means[0, -1], kappas[0, -1]) if places is None else (places.means, places.kappas)
+    ratio = _ratio_and_slope(dimension, strengths.astype(np.float64))[0]
     order = np.empty(kappas.shape, np.intp)
     excess = _excess(dimension, kappas)
     for at in np.ndindex(*kappas.shape[:2]):
-        order[at] = linear_sum_assignment(excess[at] - kappas[at] * ratio[:, None] * (means[0, -1] @ means[at].T))[1]
+        order[at] = linear_sum_assignment(excess[at] - kappas[at] * ratio[:, None] * (fixed @ means[at].T))[1]
+    if places is not None:
+        return order
     largest = np.argsort(-np.take_along_axis(weights, order, axis=2).mean(axis=(0, 1)), kind="stable")
     return order[..., largest]
 
