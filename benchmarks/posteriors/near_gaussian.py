@@ -133,8 +133,8 @@ def mixture() -> Posterior:
     x = ((raw - raw.mean(axis=0)) / raw.std(axis=0)).astype(np.float32)
     centres = np.array([part.mean(axis=0) for part in parts])
     initial = {
-        "log_scales": jnp.full((2, 2), np.log(0.5), jnp.float32),
-        "logits": jnp.zeros(2),
+        "scales": jnp.full((2, 2), 0.5, jnp.float32),
+        "weights": jnp.full(2, 0.5, jnp.float32),
         "means": jnp.asarray((centres - raw.mean(axis=0)) / raw.std(axis=0), jnp.float32),
     }
     return Posterior("mixture of two normals", sc.GaussianMixture(2).target(x), initial)

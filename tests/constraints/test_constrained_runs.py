@@ -102,6 +102,24 @@ def test_the_law_of_a_prior_alone(name):
     assert set(trace.mean) == {"s"}
 
 
+def test_a_simplex_of_two_thousand_entries():
+    """Every third entry has the Dirichlet parameter 1/2, whose shares come near zero, the others 2: a Beta law."""
+    few = np.arange(2000) % 3 == 0
+    alpha = np.where(few, 0.5, 2.0).astype(np.float32)
+    target = sc.Target(
+        lambda p: jnp.sum((alpha - 1) * jnp.log(p["s"])), nothing, NOTHING, constraints={"s": constraints.simplex}
+    )
+    trace = sc.sample(
+        target, sc.GMC(0.15, leapfrog_steps=12), {"s": jnp.full(2000, 1 / 2000)}, num_samples=250, burn_in=100,
+        progress=False, report=False,
+    )  # fmt: skip
+    share = trace.posterior["s"].values[..., few].sum(axis=-1, dtype=np.float64)[..., None]
+    a, total = alpha[few].sum(), alpha.sum()
+    squares = (share - a / total) ** 2
+    assert abs(share.mean() - a / total) < 4.5 * standard_error(share)[0]
+    assert abs(squares.mean() - a * (total - a) / total**2 / (total + 1)) < 4.5 * standard_error(squares)[0]
+
+
 def log_prior(p):
     return -(p["m"] ** 2) / 20 - p["s"]
 
@@ -248,7 +266,7 @@ def test_the_report_is_in_the_space_of_the_parameters():
     codes = np.random.default_rng(2).choice(3, 2000, p=[0.2, 0.3, 0.5]).astype(np.int32)
     target = sc.Target(dirichlet, lambda p, x: jnp.log(p["s"][x]), codes, constraints={"s": constraints.simplex})
     start = {"s": jnp.full(3, 1 / 3)}
-    trace = sc.sample(target, sc.SGLD(1.5e-3), start, num_samples=4000, batch_size=200, progress=False)
+    trace = sc.sample(target, sc.SGLD(7e-4), start, num_samples=4000, batch_size=200, progress=False)
     alpha = ALPHA + np.bincount(codes)
     exact = np.sqrt(alpha / alpha.sum() * (1 - alpha / alpha.sum()) / (alpha.sum() + 1))
     true = trace.posterior["s"].values.std(axis=(0, 1)) / exact - 1

@@ -46,26 +46,34 @@ def test_the_likelihood_is_that_of_a_normal_law():
     x, loadings = rows(50, 6, [3.0, 1.0])
     x = x - x.mean(axis=0)
     target = BayesianPCA(2, prior_scale=1.5, mean_scale=4.0).target(x.astype(np.float32))
-    z = np.linspace(-1, 1, 6)
+    mean = np.linspace(-1, 1, 6)
     params = {
-        "loadings": jnp.asarray(loadings, jnp.float32), "log_scales": jnp.log(jnp.array([2.0, 0.5])),
-        "log_noise": jnp.log(jnp.array(0.7)), "mean": jnp.asarray(z, jnp.float32),
+        "loadings": jnp.asarray(loadings, jnp.float32), "scales": jnp.array([2.0, 0.5]), "noise": jnp.array(0.7),
+        "mean": jnp.asarray(mean, jnp.float32),
     }  # fmt: skip
     covariance = loadings @ np.diag([4.0, 0.25]) @ loadings.T + 0.49 * np.eye(6)
-    mean = sqrtm(covariance) @ z
     expected = multivariate_normal(mean, covariance).logpdf(x)
     np.testing.assert_allclose(target.log_likelihood(params, jnp.asarray(x, jnp.float32)), expected, rtol=1e-5)
-    log_prior = -np.sum((np.log([2.0, 0.5, 0.7]) / 1.5) ** 2) / 2 - np.sum((mean / 4) ** 2) / 2
-    log_prior += np.linalg.slogdet(sqrtm(covariance))[1]  # of the change from the mean to its coordinates
+    logs = np.log([2.0, 0.5, 0.7])
+    log_prior = -np.sum((logs / 1.5) ** 2) / 2 - logs.sum() - np.sum((mean / 4) ** 2) / 2
     assert float(target.log_prior(params)) == pytest.approx(log_prior, rel=1e-5)
+    # The coordinates of the chain.
+    position = target.change.free(params)
+    np.testing.assert_allclose(position["mean"], np.linalg.solve(sqrtm(covariance), mean), rtol=1e-4)
+    again, log_det = target.change.constrain(position)
+    for name, value in params.items():
+        np.testing.assert_allclose(again[name], value, rtol=1e-5, atol=1e-6)
+    slopes = jax.jacfwd(lambda z: target.change.parameters({**position, "mean": z})["mean"])(position["mean"])
+    assert float(log_det) == pytest.approx(np.linalg.slogdet(slopes)[1] + logs.sum(), rel=1e-5)
 
 
 def test_the_start_is_the_maximum_of_the_likelihood():
     x, _ = rows(400, 6, [3.0, 1.5])
     centre, scale, unit = bayesian_pca._standardised(x)
     np.testing.assert_allclose(unit * scale + centre, x, atol=1e-5)
-    start, target = BayesianPCA(2)._initial(unit), BayesianPCA(2).target(unit)
-    for name, slope in target.geometry.slope(start, target.full_likelihood_gradient(start)).items():
+    start, target = BayesianPCA(2)._initial(unit), BayesianPCA(2).target(unit).free()
+    position = target.freed(start)
+    for name, slope in target.geometry.slope(position, target.full_likelihood_gradient(position)).items():
         assert np.max(np.abs(slope)) < 0.02, name  # of sums over 400 rows
     known = PCA(2).fit(x)
     np.testing.assert_allclose(np.abs(np.sum(known.components_.T * start["loadings"], axis=0)), 1, atol=1e-5)
@@ -183,7 +191,7 @@ def test_columns_of_all_draws_have_one_order_and_sign(large):
     # The same draws with the columns of the second chain shuffled and their signs changed.
     mixed = model.trace_.posterior.copy(deep=True)
     mixed["loadings"].values[1] = mixed["loadings"].values[1][..., [2, 0, 1]] * [-1, 1, -1]
-    mixed["log_scales"].values[1] = mixed["log_scales"].values[1][..., [2, 0, 1]]
+    mixed["scales"].values[1] = mixed["scales"].values[1][..., [2, 0, 1]]
     again.trace_ = SimpleNamespace(posterior=mixed)
     again._settle(again._initial(unit), centre, scale)
     for name in model.posterior_:

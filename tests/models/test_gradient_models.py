@@ -487,11 +487,3 @@ def test_classes_that_the_first_rows_lack():
     assert not untold.trace_.description.parts.near
     assert untold.classes_.tolist() == [0, 1, 2]
     assert untold.score(X, y) > 0.9
-
-
-def test_a_loaded_model_has_no_rows_to_join(tmp_path):
-    X = np.random.default_rng(0).normal(size=(100, 2))
-    model = sc.LogisticRegression(n_draws=20, random_state=0, measure_bias=False).fit(X, X[:, 0] > 0)
-    model.save(tmp_path / "model")
-    with pytest.raises(ValueError, match="a model that was loaded has no rows"):
-        sc.LogisticRegression.load(tmp_path / "model").partial_fit(X, X[:, 0] > 0)

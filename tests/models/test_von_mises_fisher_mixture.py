@@ -191,7 +191,8 @@ def test_the_start_finds_all_clusters_in_high_dimensions():
 def test_the_start_is_a_mode_of_the_target(fitted):
     model, rows, _ = fitted
     start = module._mode(rows, 2, model._prior(3), np.random.default_rng(0))
-    slope = model.target(model._rows(rows, reset=False)).full_gradient(start.params)
+    free = model.target(model._rows(rows, reset=False)).free()
+    slope = free.full_gradient(free.freed(start.params))
     tangent = slope["means"] - np.sum(slope["means"] * start.means, axis=1, keepdims=True) * start.means
     steps = module._scaled_sampler(start, model._prior(3), len(rows)).step_size
     for name, along in (slope | {"means": tangent}).items():  # in sds
@@ -201,9 +202,9 @@ def test_the_start_is_a_mode_of_the_target(fitted):
 def test_draws_are_put_in_one_order(fitted):
     model, rows, _ = fitted
     raw = model.trace_.posterior
-    order = np.random.default_rng(0).permuted(np.tile([0, 1], (*raw["logits"].shape[:2], 1)), axis=2)
+    order = np.random.default_rng(0).permuted(np.tile([0, 1], (*raw["weights"].shape[:2], 1)), axis=2)
     mixed = raw.copy(deep=True)
-    for name in ("logits", "means", "log_kappas"):
+    for name in ("weights", "means", "concentrations"):
         values = raw[name].values
         mixed[name].values[:] = np.take_along_axis(values, order.reshape(*order.shape, *(1,) * (values.ndim - 3)), 2)
     other = settled(model, rows, SimpleNamespace(posterior=mixed))

@@ -1,7 +1,7 @@
 """Where parameters may lie: positive numbers, intervals, simplices, ...: users write densities there, chains move free.
 
-``positive``, ``nonnegative``, ``greater_than``, ``less_than`` and ``interval`` are this library's own; ``ordered``,
-``positive_ordered``, ``simplex``, ``corr_cholesky``, ``lower_cholesky``, ``positive_definite`` and ``zero_sum`` have
+``positive``, ``nonnegative``, ``greater_than``, ``less_than``, ``interval``, ``simplex`` and ``zero_sum`` are this
+library's own; ``ordered``, ``positive_ordered``, ``corr_cholesky``, ``lower_cholesky`` and ``positive_definite`` have
 their bijections from NumPyro (extra ``numpyro``), whose own constraints can be given in place of any of them.
 """
 
@@ -13,15 +13,16 @@ from scirocco.constraints.base import Constraint, Parametrisation
 from scirocco.constraints.bounded import Bounded
 from scirocco.constraints.constraints import Constraints
 from scirocco.constraints.numpyro import named
+from scirocco.constraints.sums import Simplex, ZeroSum
 
 positive = nonnegative = Bounded(low=0.0)
+simplex, zero_sum = Simplex(), ZeroSum()
 
 NAMES = {
-    "ordered": ("ordered_vector",), "positive_ordered": ("positive_ordered_vector",), "simplex": ("simplex",),
-    "corr_cholesky": ("corr_cholesky",), "lower_cholesky": ("lower_cholesky",),
-    "positive_definite": ("positive_definite",), "zero_sum": ("zero_sum", 1),
+    "ordered": "ordered_vector", "positive_ordered": "positive_ordered_vector", "corr_cholesky": "corr_cholesky",
+    "lower_cholesky": "lower_cholesky", "positive_definite": "positive_definite",
 }  # fmt: skip
-"""Of NumPyro's constraints, with their arguments; made when they are asked for."""
+"""Of NumPyro's constraints, made when they are asked for."""
 
 __all__ = [
     "Constraint",
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
     ordered: Constraint
     positive_definite: Constraint
     positive_ordered: Constraint
-    simplex: Constraint
-    zero_sum: Constraint
 
 
 def greater_than(low: float) -> Bounded:
@@ -68,6 +67,5 @@ def interval(low: float, high: float) -> Bounded:
 
 def __getattr__(name: str) -> Any:
     if name in NAMES:
-        theirs, *arguments = NAMES[name]
-        return named(str(theirs), *arguments)
+        return named(NAMES[name])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,6 +15,7 @@ import numpy as np
 
 from scirocco.constraints.base import Constraint, Parametrisation
 from scirocco.constraints.numpyro import NumPyroConstraint, is_numpyro
+from scirocco.constraints.sums import Simplex
 from scirocco.core.trees import Path, named_leaves, names_of, part_at
 from scirocco.core.types import Array, Params
 
@@ -118,7 +119,8 @@ def _as_constraint(given: Any) -> Constraint:
     if isinstance(given, Constraint):
         return given
     if is_numpyro(given):
-        return NumPyroConstraint(given)
+        theirs = NumPyroConstraint(given)
+        return Simplex() if str(theirs) == "simplex" else theirs  # a long stick, broken, has no finite gradient
     raise TypeError(
         "constraints must be constraints such as scirocco.constraints.positive, or NumPyro's, by the names of the "
         f"parameters; got {given!r}"

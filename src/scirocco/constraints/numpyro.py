@@ -12,7 +12,6 @@ import numpy as np
 from scirocco.constraints.base import Constraint, Shape
 from scirocco.core.types import Array
 
-MOST_SIMPLEX = 1000  # entries: of a longer stick-breaking the gradient is soon no longer finite
 ON_MANIFOLDS = {"Sphere": "Sphere()", "Circular": "Sphere(), as a point (cos, sin)"}
 """NumPyro's constraints that are no open part of a flat space."""
 
@@ -22,14 +21,13 @@ def is_numpyro(given: object) -> bool:
     return any(kind.__module__.startswith("numpyro.distributions.constraints") for kind in type(given).__mro__)
 
 
-def named(name: str, *arguments: Any) -> NumPyroConstraint:
+def named(name: str) -> NumPyroConstraint:
     """NumPyro's constraint of this name."""
     if importlib.util.find_spec("numpyro") is None:
         raise ImportError(f"constraints.{name} has its bijection from NumPyro: pip install 'scirocco[numpyro]'")
     from numpyro.distributions import constraints
 
-    found = getattr(constraints, name)
-    return NumPyroConstraint(found(*arguments) if arguments else found)
+    return NumPyroConstraint(getattr(constraints, name))
 
 
 class NumPyroConstraint(Constraint):
@@ -76,13 +74,8 @@ class NumPyroConstraint(Constraint):
         return tuple(self._transform.inverse_shape(shape))
 
     def check_shape(self, shape: Shape) -> None:
-        """Reject arrays that cannot hold values, and simplices that are too large."""
+        """Reject arrays that cannot hold values."""
         super().check_shape(shape)
-        if str(self) == "simplex" and shape[-1] > MOST_SIMPLEX:
-            raise ValueError(
-                f"a simplex of {shape[-1]} entries is too large to be broken off a stick: give the parameter a "
-                "manifold, scirocco.manifolds.Simplex()"
-            )
         back = jax.eval_shape(lambda x: self.constrained(self.freed(x)), jax.ShapeDtypeStruct(shape, jnp.float32))
         if back.shape != shape:
             raise ValueError(f"it would have the shape {back.shape}")

@@ -7,6 +7,7 @@ all and open to every sampler and estimator of the library.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from scirocco.core.checks import positive_array, require_budget, require_count, require_flag
 from scirocco.core.forked import refuse_after_fork
+from scirocco.core.seeds import Purpose, key_words
 from scirocco.core.types import Key, Params
 from scirocco.gradient.blocks import Block, split
 from scirocco.models import storage
@@ -32,6 +34,8 @@ from scirocco.target import Target
 from scirocco.verbs.sample import GradientParts, GradientResumer, begin
 
 Self = TypeVar("Self", bound="GradientModel")
+Growing = TypeVar("Growing", bound="GrowingModel")
+Rows = tuple[np.ndarray, ...]
 LEAST_SECONDS = 0.01  # that a search for a start leaves to the chains
 
 
@@ -73,7 +77,7 @@ class GradientModel(BaseEstimator):  # type: ignore[misc]
 
         ``default`` makes the model's own sampler, if none was given: its step size may need a start; ``estimator`` and
         ``batching`` are the model's own, ``collect`` as for ``sample``; of the budget so many seconds are ``spent``.
-        ``near`` says that ``initial`` is the mean of an earlier fit to some of the rows.
+        ``near`` says that ``initial`` is from an earlier fit to some of the rows.
         """
         rows = self.batch_size if self.batch_size is not None else batch_size
         if isinstance(rows, int | np.integer) and not isinstance(rows, bool):
@@ -108,14 +112,6 @@ class GradientModel(BaseEstimator):  # type: ignore[misc]
         if self.trace_.bias is not None and self._bias_note:
             self.trace_.bias = replace(self.trace_.bias, note=self._bias_note)
         warn_if_interrupted(self.trace_)
-
-    def _with_earlier(self, X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The rows of earlier calls of ``fit`` and ``partial_fit``, and these after them."""
-        if not hasattr(self, "_rows"):
-            if hasattr(self, "posterior_"):
-                raise ValueError("a model that was loaded has no rows: they are not in its file; fit it to all rows")
-            return X, y
-        return np.concatenate([self._rows[0], X]), np.concatenate([self._rows[1], y])
 
     def _given_sampler(self) -> Any:
         """The sampler that was given; None for the model's own."""
@@ -198,6 +194,64 @@ class GradientModel(BaseEstimator):  # type: ignore[misc]
                 setattr(self, name, arrays[name] if name in arrays else strings[name])
         for name in self._facts:
             setattr(self, name, meta[name])
+
+
+class GrowingModel(GradientModel):
+    """A model whose rows may become more: ``partial_fit`` samples the posterior of all of them, from where it was.
+
+    It keeps its rows, in memory. What it asks of a model are ``_look_at``, ``_fit_rows``, and checks of its settings.
+    """
+
+    _fit_rows: Callable[..., None]
+    """Of (rows, location, known): fit all rows; ``known`` says that there is an earlier fit to some of them."""
+
+    def _check_settings(self) -> None:
+        self._check_run()
+
+    def _look_at(self, X: Any, y: Any, *, reset: bool) -> Rows:
+        """Rows as arrays, checked; those that join, without ``reset``, must have the columns of the others."""
+        raise NotImplementedError
+
+    def _fit(self: Growing, X: Any, y: Any, location: FitLocation) -> Growing:
+        self._check_settings()
+        return self._fitted(self._look_at(X, y, reset=True), location, known=False)
+
+    def _join(self: Growing, X: Any, y: Any = None, **more: Any) -> Growing:
+        """``partial_fit``."""
+        self._check_settings()
+        known = hasattr(self, "posterior_")
+        rows = self._look_at(X, y, reset=not known)
+        return self._fitted(self._with_earlier(rows), FitLocation.of(None), known, **more)
+
+    def _fitted(self: Growing, rows: Rows, location: FitLocation, known: bool, **more: Any) -> Growing:
+        self._fit_rows(rows, location, known, **more)
+        self._kept, self._checksum = rows, _checksum(rows[0])
+        return self
+
+    def _with_earlier(self, rows: Rows) -> Rows:
+        """The rows of earlier calls of ``fit`` and ``partial_fit``, and these after them."""
+        if not hasattr(self, "_kept"):
+            if hasattr(self, "posterior_"):
+                raise ValueError("a model that was loaded has no rows: they are not in its file; fit it to all rows")
+            return tuple(np.array(a) for a in rows)  # a copy: the next may come in the same array
+        if _checksum(self._kept[0]) != self._checksum:
+            raise ValueError("the rows of the earlier fit have changed in place since: fit a copy of them")
+        return tuple(np.concatenate(both) for both in zip(self._kept, rows, strict=True))
+
+    def _last_draw(self, chain: int = 0) -> dict[str, np.ndarray]:
+        """The last draw of a chain of the earlier fit: one arrangement of what has no names, unlike a mean."""
+        last = self.posterior_.isel(chain=chain % self.posterior_.sizes["chain"], draw=-1)
+        return {str(name): values.values for name, values in last.data_vars.items()}
+
+    def _chain_of(self, key: Key, seed: int) -> int:
+        """The number of the chain that starts with this key; 0 for other keys."""
+        words = np.asarray(jax.random.key_data(key)).tobytes()
+        own = [key_words(seed, Purpose.CHAIN_START, chain).tobytes() for chain in range(self.n_chains)]
+        return own.index(words) if words in own else 0
+
+
+def _checksum(array: np.ndarray) -> int:
+    return zlib.crc32(np.ascontiguousarray(array).data)
 
 
 def require_positive_setting(name: str, value: object) -> None:

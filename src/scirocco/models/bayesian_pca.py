@@ -11,10 +11,10 @@ l_j = s_j^2 + sigma^2,
 by the identity of Woodbury and the determinant lemma, O(d k) a row. The residual e - U y is formed, not its square from
 a difference of squares: single precision would lose noise that is small beside the scales.
 
-The chain moves U on its manifold, log s and log sigma in units of v, and z with m = mean of the rows + v C^(1/2) z. The
-likelihood is then a function of z times one of the rest, and knows all directions of z equally well, while the sds of m
-go from sigma to the largest scale, too far apart for one step size. The density of z gains |C|^(1/2). Chains start at
-the maximum of the likelihood (Tipping and Bishop 1999), around which control variates are taken.
+In units of v, with the mean of the rows as the origin, the chain moves U on its manifold, log s and log sigma, and z
+with m = C^(1/2) z (``Whitened``). The likelihood is then a function of z times one of the rest, and knows all
+directions of z equally well, while the sds of m go from sigma to the largest scale, too far apart for one step size.
+Chains start at the maximum of the likelihood (Tipping and Bishop 1999), around which control variates are taken.
 
 The posterior is the same for other signs and orders of the columns. Draws are matched to the columns of the start.
 """
@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -33,6 +34,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
+from scirocco.constraints import Constraints, positive
 from scirocco.core.checks import require_count
 from scirocco.core.interrupt import interruptible
 from scirocco.core.program import Given
@@ -45,7 +47,7 @@ from scirocco.models.inputs import check_array, validate_data
 from scirocco.samplers import SGGMC
 from scirocco.target import Target
 
-COORDINATES = ("loadings", "log_scales", "log_noise", "mean")  # of the chain
+PARAMETERS = ("loadings", "scales", "noise", "mean")
 BLOCK = 2**22  # numbers of X that are taken to float64 at a time
 BATCH = 1000  # rows of a minibatch at least
 FINEST = 3e-7  # smallest posterior sd of a loading that steps in single precision can follow
@@ -152,9 +154,14 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
         return self
 
     def target(self, X: np.ndarray) -> Target:
-        """The posterior as a ``Target`` for rows that are centred and in units of v, for runs of your own."""
+        """The posterior as a ``Target`` for rows that are centred and in units of v, for runs of your own.
+
+        Its parameters are ``loadings``, ``scales``, ``noise`` and ``mean``.
+        """
         prior = Given(_log_prior, float(self.prior_scale), float(self.mean_scale))
-        return Target(prior, _log_likelihood, X, batched=True, manifold={"loadings": Stiefel()})
+        return Target(
+            prior, _log_likelihood, X, batched=True, manifold={"loadings": Stiefel()}, constraints=Whitened.made()
+        )  # fmt: skip
 
     def _initial(self, X: np.ndarray) -> Params:
         """The maximum of the likelihood, from the eigenvalues of the covariance of the rows."""
@@ -171,21 +178,21 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
         largest = vectors[np.argmax(np.abs(vectors), axis=0), np.arange(k)]
         start = {
             "loadings": vectors * np.sign(largest),
-            "log_scales": np.log(np.maximum(values[:k] - noise, noise / np.sqrt(len(X)))) / 2,
-            "log_noise": np.log(noise) / 2,
+            "scales": np.sqrt(np.maximum(values[:k] - noise, noise / np.sqrt(len(X)))),
+            "noise": np.sqrt(noise),
             "mean": np.zeros(d),
         }
         return {name: jnp.asarray(value, jnp.float32) for name, value in start.items()}
 
     def _default_run(self, start: Params, n: int) -> tuple[SGGMC, int]:
         """The sampler, with steps in posterior sds by the Fisher information at the start, and rows of a minibatch."""
-        scales, noise = (np.exp(np.asarray(start[name], np.float64)) for name in ("log_scales", "log_noise"))
+        scales, noise = (np.asarray(start[name], np.float64) for name in ("scales", "noise"))
         total, (d, k) = scales**2 + noise**2, start["loadings"].shape
         columns = np.minimum(noise * np.sqrt(total / n) / scales**2, 1.0)  # towards what no column spans
         turns = np.sqrt(2 * total[1:] * total[:-1] / n) / np.maximum(total[:-1] - total[1:], 1e-6)  # towards the next
-        sds = {
-            "log_scales": np.minimum(total / (scales**2 * np.sqrt(2 * n)), self.prior_scale),
-            "log_noise": 1 / np.sqrt(2 * n * (d - k)),
+        sds = {  # of the logarithms of scales and noise, and of z
+            "scales": np.minimum(total / (scales**2 * np.sqrt(2 * n)), self.prior_scale),
+            "noise": 1 / np.sqrt(2 * n * (d - k)),
             "mean": 1 / np.sqrt(n),
         }
         # Columns share a step, which the best known bounds. Little friction takes the least known on, but not so little
@@ -204,15 +211,14 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
         """Draws in the units of the data, columns in one order and with one sign, and what is known from them."""
         import xarray as xr
 
-        raw = {name: values.values.astype(np.float64) for name, values in self.trace_.posterior.data_vars.items()}
-        loadings, scales, noise, mean = (np.empty_like(raw[name]) for name in COORDINATES)
+        drawn = self.trace_.posterior
+        loadings, scales, noise, mean = (drawn[name].values.astype(np.float64) for name in PARAMETERS)
         reference = np.asarray(start["loadings"], np.float64)
         for at in np.ndindex(noise.shape):
-            u, s, noise[at], mean[at] = _parameters(np, {name: values[at] for name, values in raw.items()})
-            cosines = reference.T @ u
+            cosines = reference.T @ loadings[at]
             order = linear_sum_assignment(-np.abs(cosines))[1]
             signs = np.sign(cosines[np.arange(len(order)), order])
-            loadings[at], scales[at] = u[:, order] * signs, s[order]
+            loadings[at], scales[at] = loadings[at][:, order] * signs, scales[at][order]
         falling = np.argsort(-np.mean(scales**2, axis=(0, 1)), kind="stable")
         loadings, scales = loadings[..., falling], scale * scales[..., falling]
         noise, mean = scale * noise, centre + scale * mean
@@ -243,8 +249,7 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
 
     def _each(self, most: int | None = None) -> Iterator[tuple[np.ndarray, ...]]:
         """Loadings, scales, noise and mean of each draw."""
-        names = ("loadings", "scales", "noise", "mean")
-        return zip(*(self._draws(name, most) for name in names), strict=True)
+        return zip(*(self._draws(name, most) for name in PARAMETERS), strict=True)
 
     def transform(self, X: Any, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Coordinates of the rows along the components, (row, component): s_j times the factors, in units of the data.
@@ -303,14 +308,12 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
 
 
 def _log_prior(prior_scale: float, mean_scale: float, params: Params) -> Array:
-    loadings, scales, noise, mean = _parameters(jnp, params)
-    (d, k), logs = loadings.shape, jnp.append(params["log_scales"], params["log_noise"])
-    log_root = jnp.sum(jnp.log(scales**2 + noise**2)) / 2 + (d - k) * params["log_noise"]  # of |C|^(1/2)
-    return log_root - jnp.sum((logs / prior_scale) ** 2) / 2 - jnp.sum((mean / mean_scale) ** 2) / 2
+    logs = jnp.log(jnp.append(params["scales"], params["noise"]))
+    return -jnp.sum((logs / prior_scale) ** 2 / 2 + logs) - jnp.sum((params["mean"] / mean_scale) ** 2) / 2
 
 
 def _log_likelihood(params: Params, rows: Array) -> Array:
-    return _log_densities(jnp, rows, *_parameters(jnp, params))
+    return _log_densities(jnp, rows, *(params[name] for name in PARAMETERS))
 
 
 def _log_densities(xp: Any, x: Any, loadings: Any, scales: Any, noise: Any, mean: Any) -> Any:
@@ -323,12 +326,44 @@ def _log_densities(xp: Any, x: Any, loadings: Any, scales: Any, noise: Any, mean
     return -(square + xp.sum(xp.log(variances)) + 2 * (d - k) * xp.log(noise) + d * np.log(2 * np.pi)) / 2
 
 
-def _parameters(xp: Any, params: Params) -> tuple[Any, Any, Any, Any]:
-    """Loadings, scales, noise and mean from the coordinates of the chain, in JAX or NumPy."""
-    loadings, z = params["loadings"], params["mean"]
-    scales, noise = xp.exp(params["log_scales"]), xp.exp(params["log_noise"])
-    beyond = xp.sqrt(scales**2 + noise**2) - noise  # C^(1/2) = sigma I + U (sqrt(l) - sigma) U'
-    return loadings, scales, noise, noise * z + loadings @ (beyond * (z @ loadings))
+@dataclass(frozen=True)
+class Whitened(Constraints):
+    """Logarithms of scales and noise, and z in place of the mean m = C^(1/2) z, dm = |C|^(1/2) dz."""
+
+    @classmethod
+    def made(cls) -> Whitened:
+        """With the constraints of scales and noise."""
+        return cls(Constraints.of({"noise": positive, "scales": positive}).parts)
+
+    def constrain(self, position: Params) -> tuple[Params, Array]:
+        """The parameters at a free position, and the log of the determinant of the change of variables."""
+        params, log_det = super().constrain(position)
+        (d, k), roots, noise = params["loadings"].shape, _roots(params), params["noise"]
+        log_root = jnp.sum(jnp.log(roots)) + (d - k) * jnp.log(noise)
+        return {**params, "mean": _times(params["loadings"], roots, noise, position["mean"])}, log_det + log_root
+
+    def parameters(self, position: Params) -> Params:
+        """The parameters at a free position."""
+        return self.constrain(position)[0]
+
+    def free(self, params: Params) -> Params:
+        """The free position of parameters."""
+        z = _times(params["loadings"], 1 / _roots(params), 1 / params["noise"], params["mean"])
+        return {**super().free(params), "mean": z}
+
+    def constrained_names(self, tree: Params) -> list[str]:
+        """The names of the leaves that are not free."""
+        return [*super().constrained_names(tree), "mean"]
+
+
+def _roots(params: Params) -> Array:
+    """The roots of the eigenvalues of C in the directions of the loadings."""
+    return jnp.sqrt(params["scales"] ** 2 + params["noise"] ** 2)
+
+
+def _times(loadings: Array, along: Array, elsewhere: Array, vector: Array) -> Array:
+    """U diag(along) U' x + elsewhere (I - U U') x."""
+    return elsewhere * vector + loadings @ ((along - elsewhere) * (vector @ loadings))
 
 
 def _blocks(X: np.ndarray, centre: Any = 0.0) -> Iterator[np.ndarray]:

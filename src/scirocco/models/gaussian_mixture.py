@@ -3,9 +3,9 @@
     x ~ sum_k w_k N(m_k, diag(s_k^2))
     w ~ Dirichlet(alpha),  m_k ~ N(m_0, (r v)^2),  1/s_k^2 ~ Gamma(shape, rate v^2)
 
-with m_0 and v the mean and sd of each column. The chain moves logits of the weights, means in units of v and log sds;
-component labels are summed over, not sampled. Components have no names: the draws are put in the order of the first
-chain's means before anything is averaged, and a chain stays near the arrangement that it starts from, k-means.
+with m_0 and v the mean and sd of each column. Component labels are summed over, not
+sampled. Components have no names: the draws are put in the order of the first chain's means before anything is
+averaged, and a chain stays near the arrangement that it starts from, k-means.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
+from scirocco.constraints import positive, simplex
 from scirocco.core.checks import require_count
 from scirocco.core.interrupt import interruptible
 from scirocco.core.program import Given
 from scirocco.core.types import Array, Params
-from scirocco.models.base import GradientModel, require_positive_setting
+from scirocco.models.base import GrowingModel, Rows, require_positive_setting
 from scirocco.models.fit_location import FitLocation
 from scirocco.models.inputs import validate_data
 from scirocco.samplers import UnderdampedLangevin
@@ -33,7 +34,7 @@ from scirocco.target import Target
 PIECE = 2**24  # log densities at a time
 
 
-class GaussianMixture(DensityMixin, GradientModel):  # type: ignore[misc]
+class GaussianMixture(DensityMixin, GrowingModel):  # type: ignore[misc]
     """A mixture of normal laws with diagonal covariances, all of whose parameters have posteriors.
 
     Parameters
@@ -50,7 +51,7 @@ class GaussianMixture(DensityMixin, GradientModel):  # type: ignore[misc]
     ----------
     weights_, means_, scales_ : posterior means; ``scales_`` are sds, (component, feature).
     posterior_ : draws of ``weights``, ``means`` and ``scales``, an ``xarray.Dataset``, components in one order.
-    trace_ : the run, of logits, means in units of the data's sds, and log sds.
+    trace_ : the run, of ``weights``, and of ``means`` and ``scales`` in units of the data's sds.
 
     >>> import numpy as np, scirocco as sc
     >>> rng = np.random.default_rng(0)
@@ -94,13 +95,26 @@ class GaussianMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         """
         return self._fit(X, y, FitLocation.of(path))
 
-    def _fit(self, X: Any, y: Any, location: FitLocation) -> GaussianMixture:
-        del y
-        self._check_run()
+    @interruptible
+    def partial_fit(self, X: Any, y: Any = None) -> GaussianMixture:
+        """Rows that join those of earlier calls: the posterior given all of them, from where it was.
+
+        It is that of ``fit`` on all rows, which the model keeps in memory for it. Components keep their places.
+        """
+        return self._join(X, y)
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
         require_count("n_components", self.n_components)
         for name in ("concentration", "prior_scale", "precision_shape", "precision_rate"):
             require_positive_setting(name, getattr(self, name))
-        X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+
+    def _look_at(self, X: Any, y: Any, *, reset: bool) -> Rows:
+        del y
+        return (validate_data(self, X, dtype=np.float64, reset=reset, ensure_min_samples=2 if reset else 1),)
+
+    def _fit_rows(self, rows: Rows, location: FitLocation, known: bool) -> None:
+        (X,) = rows
         if len(X) < self.n_components:
             raise ValueError(f"n_components is {self.n_components}, but X has n_samples = {len(X)}")
         centre, spread = X.mean(axis=0), X.std(axis=0)
@@ -109,20 +123,21 @@ class GaussianMixture(DensityMixin, GradientModel):  # type: ignore[misc]
             raise ValueError(f"columns {constant[:10].tolist()} of X are constant: a normal law cannot fit them")
         seed = location.seed(self.random_state)
         unit = ((X - centre) / spread).astype(np.float32)
+        before = self._earlier(centre, spread) if known else None
         self._sample(
-            self.target(unit),
-            self._initial(unit, seed),
-            lambda: UnderdampedLangevin(step_size="auto"),
-            location,
-            seed=seed,
-        )
-        self._settle(centre, spread)
-        return self
+            self.target(unit), self._initial(unit, seed) if before is None else before,
+            lambda: UnderdampedLangevin(step_size="auto"), location, seed=seed, near=before is not None,
+        )  # fmt: skip
+        self._settle(centre, spread, before)
 
     def target(self, X: np.ndarray) -> Target:
-        """The posterior as a ``Target`` for rows in units of the data's sds, for runs of your own."""
+        """The posterior as a ``Target`` for rows in units of the data's sds, for runs of your own.
+
+        Its parameters are ``weights``, ``means`` and ``scales``.
+        """
         settings = (self.concentration, self.prior_scale, self.precision_shape, self.precision_rate)
-        return Target(Given(_log_prior, *map(float, settings)), _log_likelihood, X)
+        constraints = {"weights": simplex, "scales": positive}
+        return Target(Given(_log_prior, *map(float, settings)), _log_likelihood, X, constraints=constraints)
 
     def _initial(self, X: np.ndarray, seed: int) -> Params:
         from sklearn.cluster import KMeans
@@ -130,24 +145,28 @@ class GaussianMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         found = KMeans(self.n_components, n_init=4, random_state=seed).fit(X)
         sizes = np.bincount(found.labels_, minlength=self.n_components) + 1.0
         spread = [X[found.labels_ == k].std(axis=0) if sizes[k] > 2 else np.ones(X.shape[1]) for k in range(len(sizes))]
-        logits = np.log(sizes / sizes.sum())
         return {
-            "logits": jnp.asarray(logits - logits.mean(), jnp.float32),
+            "weights": jnp.asarray(sizes / sizes.sum(), jnp.float32),
             "means": jnp.asarray(found.cluster_centers_, jnp.float32),
-            "log_scales": jnp.asarray(np.log(np.maximum(spread, 0.05)), jnp.float32),
+            "scales": jnp.asarray(np.maximum(spread, 0.05), jnp.float32),
         }
 
-    def _settle(self, centre: np.ndarray, spread: np.ndarray) -> None:
-        """Draws in the units of the data, components in one order."""
+    def _earlier(self, centre: np.ndarray, spread: np.ndarray) -> Params | None:
+        """A draw of the earlier fit in units of now; None if it had another number of components."""
+        drawn = self._last_draw()
+        if len(drawn["weights"]) != self.n_components:
+            return None
+        drawn = drawn | {"means": (drawn["means"] - centre) / spread, "scales": drawn["scales"] / spread}
+        return {name: jnp.asarray(values, jnp.float32) for name, values in drawn.items()}
+
+    def _settle(self, centre: np.ndarray, spread: np.ndarray, places: Params | None = None) -> None:
+        """Draws in the units of the data, components in one order, that of ``places`` if given."""
         import xarray as xr
 
-        raw = {
-            name: self.trace_.posterior[name].values.astype(np.float64) for name in ("logits", "means", "log_scales")
-        }
-        weights = np.exp(raw["logits"] - raw["logits"].max(axis=-1, keepdims=True))
-        weights /= weights.sum(axis=-1, keepdims=True)
-        means, scales = raw["means"], np.exp(raw["log_scales"])
-        reference = means[0].mean(axis=0)
+        weights, means, scales = (
+            self.trace_.posterior[name].values.astype(np.float64) for name in ("weights", "means", "scales")
+        )
+        reference = means[0].mean(axis=0) if places is None else np.asarray(places["means"], np.float64)
         for chain, draw in np.ndindex(means.shape[:2]):
             distance = np.sum((reference[:, None] - means[chain, draw][None]) ** 2, axis=2)
             order = linear_sum_assignment(distance)[1]
@@ -201,21 +220,14 @@ class GaussianMixture(DensityMixin, GradientModel):  # type: ignore[misc]
 
 
 def _log_prior(alpha: float, prior_scale: float, shape: float, rate: float, params: Params) -> Array:
-    log_weights = jax.nn.log_softmax(params["logits"])
-    precision = jnp.exp(-2 * params["log_scales"])
+    log_scales = jnp.log(params["scales"])
     return (
-        alpha * jnp.sum(log_weights)  # with the Jacobian of the softmax
-        - jnp.sum(params["logits"]) ** 2 / 2  # logits are known up to a constant only
+        (alpha - 1) * jnp.sum(jnp.log(params["weights"]))
         - jnp.sum((params["means"] / prior_scale) ** 2) / 2
-        + jnp.sum(shape * jnp.log(precision) - rate * precision)  # with the Jacobian of the logarithm
+        - jnp.sum((2 * shape + 1) * log_scales + rate * jnp.exp(-2 * log_scales))  # 1/s^2 has a Gamma law
     )
 
 
 def _log_likelihood(params: Params, x: Array) -> Array:
-    return jax.nn.logsumexp(jax.nn.log_softmax(params["logits"]) + _log_normal(params, x))
-
-
-def _log_normal(params: Params, x: Array) -> Array:
-    """log N(x | k) of each component, without the constant."""
-    z = (x - params["means"]) * jnp.exp(-params["log_scales"])
-    return -jnp.sum(z**2 / 2 + params["log_scales"], axis=-1)
+    z = (x - params["means"]) / params["scales"]
+    return jax.nn.logsumexp(jnp.log(params["weights"]) - jnp.sum(z**2 / 2 + jnp.log(params["scales"]), axis=-1))

@@ -26,7 +26,7 @@ from scirocco.core.checks import require_choice
 from scirocco.core.interrupt import interruptible
 from scirocco.core.program import Given
 from scirocco.core.types import Array, Params
-from scirocco.models.base import GradientModel, require_positive_setting
+from scirocco.models.base import GrowingModel, Rows, require_positive_setting
 from scirocco.models.fit_location import FitLocation
 from scirocco.models.inputs import validate_data
 from scirocco.run.describe import rebuild
@@ -42,7 +42,7 @@ CURVATURE = 0.25  # of the log likelihood in the logit, at most
 MOST_LOGITS = 2**24  # at a time: predictions of many draws for many rows come in pieces
 
 
-class LogisticRegression(ClassifierMixin, GradientModel):  # type: ignore[misc]
+class LogisticRegression(ClassifierMixin, GrowingModel):  # type: ignore[misc]
     """Bayesian logistic regression for two classes, softmax regression for more.
 
     Parameters
@@ -76,6 +76,7 @@ class LogisticRegression(ClassifierMixin, GradientModel):  # type: ignore[misc]
     """
 
     _arrays: ClassVar = ("classes_", "coef_", "intercept_")
+    classes_: np.ndarray
 
     def __init__(
         self, *, prior: str = "gaussian", prior_scale: float = 1.0, fit_intercept: bool = True,
@@ -115,27 +116,27 @@ class LogisticRegression(ClassifierMixin, GradientModel):  # type: ignore[misc]
         It is that of ``fit`` on all rows, which the model keeps in memory for it. ``classes`` are all labels, where the
         first rows may lack some; later calls need not repeat them. Labels that are new let the fit begin anew.
         """
-        known = hasattr(self, "posterior_")
-        X, y = validate_data(self, X, y, dtype=np.float32, reset=not known)
-        if known:
-            classes = self.classes_
-        X, y = self._with_earlier(X, y)
-        return self._fit(X, y, FitLocation.of(None), classes, known)
+        return self._join(X, y, classes=classes)
 
-    def _fit(
-        self, X: Any, y: Any, location: FitLocation, classes: Any = None, known: bool = False
-    ) -> LogisticRegression:  # fmt: skip
-        """With ``classes`` that rows may lack; ``known`` if an earlier fit was to some of the rows."""
-        self._check_run()
+    def _check_settings(self) -> None:
+        super()._check_settings()
         if isinstance(self.sampler, str):
             require_choice("sampler", self.sampler, (ZIGZAG,))
         require_choice("prior", self.prior, PRIORS)
         require_positive_setting("prior_scale", self.prior_scale)
         require_positive_setting("intercept_scale", self.intercept_scale)
-        X, y = validate_data(self, X, y, dtype=np.float32, reset=not known)
+
+    def _look_at(self, X: Any, y: Any, *, reset: bool) -> Rows:
+        X, y = validate_data(self, X, y, dtype=np.float32, reset=reset)
         check_classification_targets(y)
+        return X, y
+
+    def _fit_rows(self, rows: Rows, location: FitLocation, known: bool, classes: Any = None) -> None:
+        """With ``classes`` that rows may lack."""
+        X, y = rows
+        if known:
+            classes = self.classes_
         labels = np.unique(y if classes is None else np.concatenate([np.asarray(classes), y]))
-        near = known and np.array_equal(labels, classes)
         self.classes_, codes = labels, np.searchsorted(labels, y)
         if len(self.classes_) < 2:
             raise ValueError(f"y must have at least two classes; got 1 class, {self.classes_[0]!r}")
@@ -145,15 +146,15 @@ class LogisticRegression(ClassifierMixin, GradientModel):  # type: ignore[misc]
                 f"columns {constant[:10].tolist()} of X are constant: their weights follow the prior", stacklevel=2
             )
         initial = self._initial(X.shape[1])
+        before = self.trace_.mean if known else {}
+        near = {name: np.shape(v) for name, v in before.items()} == {name: v.shape for name, v in initial.items()}
         if near:
-            initial = {name: jnp.asarray(self.trace_.mean[name], leaf.dtype) for name, leaf in initial.items()}
+            initial = {name: jnp.asarray(before[name], leaf.dtype) for name, leaf in initial.items()}
         target, seed = self._target(X, codes), location.seed(self.random_state)
         own = self._exact_parts(target, X, initial, location, seed, near=near) if self.sampler == ZIGZAG else {}
         default: Sampler = own.pop("sampler", UnderdampedLangevin(step_size="auto"))
         self._sample(target, own.pop("initial", initial), lambda: default, location, seed=seed, near=near, **own)
-        self._rows = X, y
         self._settle()
-        return self
 
     def _exact_parts(
         self, target: Target, X: np.ndarray, initial: Params, location: FitLocation, seed: int, *, near: bool

@@ -12,6 +12,7 @@ ratings of films have: on MovieLens 100k it costs 5 % of the error. Here it is l
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -28,7 +29,7 @@ from scirocco.core.program import Given
 from scirocco.core.types import Array, Key, Params
 from scirocco.gradient.blocks import Block
 from scirocco.models import precisions
-from scirocco.models.base import GradientModel, require_positive_setting
+from scirocco.models.base import GrowingModel, Rows, require_positive_setting
 from scirocco.models.fit_location import FitLocation
 from scirocco.models.inputs import check_array, require_numbers
 from scirocco.samplers import SGNHT
@@ -39,7 +40,7 @@ BATCH = 1000
 WEIGHTS = ("user_factors", "item_factors", "user_biases", "item_biases")
 
 
-class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
+class MatrixFactorization(RegressorMixin, GrowingModel):  # type: ignore[misc]
     """Bayesian matrix factorisation of ratings, with biases of users and items and learnt precisions.
 
     ``fit(X, y)`` takes pairs (user, item) of whole numbers, shape (n, 2), and their ratings; ``fit(R)`` a sparse
@@ -76,6 +77,9 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
 
     _facts: ClassVar = ("mean_", "n_users_", "n_items_")
     _arrays: ClassVar = ("seen_users_", "seen_items_")
+    mean_: float
+    n_users_: int
+    n_items_: int
     _bias_note: ClassVar[str] = (
         "This is about single factors and precisions, not about predicted ratings: factors have no names, may turn,\n"
         "  so that those of different chains cannot agree, and the step is chosen for predictions, long for some"
@@ -118,28 +122,68 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
         """
         return self._fit(X, y, FitLocation.of(path))
 
-    def _fit(self, X: Any, y: Any, location: FitLocation) -> MatrixFactorization:
-        self._check_run()
+    @interruptible
+    def partial_fit(self, X: Any, y: Any = None) -> MatrixFactorization:
+        """Ratings that join those of earlier calls, of new users and items too: the posterior given all of them.
+
+        It is that of ``fit`` on all ratings, which the model keeps in memory for it. Users and items that it knows go
+        on from where they were, others begin as in ``fit``.
+        """
+        return self._join(X, y)
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
         require_count("n_factors", self.n_factors)
         for name in ("noise_precision", "precision_shape", "precision_rate"):
             if getattr(self, name) is not None or name != "noise_precision":
                 require_positive_setting(name, getattr(self, name))
-        pairs, ratings = self._ratings(X, y)
-        self.n_users_, self.n_items_ = self._sizes(pairs)
+
+    def _look_at(self, X: Any, y: Any, *, reset: bool) -> Rows:
         self.n_features_in_ = 2
+        return self._ratings(X, y)
+
+    def _fit_rows(self, rows: Rows, location: FitLocation, known: bool) -> None:
+        pairs, ratings = rows
+        before = self.mean_ if known else None
+        self.n_users_, self.n_items_ = self._sizes(pairs, (self.n_users_, self.n_items_) if known else (0, 0))
         self.mean_ = float(ratings.mean(dtype=np.float64))
         self.seen_users_ = np.isin(np.arange(self.n_users_), pairs[:, 0])
         self.seen_items_ = np.isin(np.arange(self.n_items_), pairs[:, 1])
         target = self.target(pairs, ratings)
         blocks, seed = [self.precision_block()], location.seed(self.random_state)
-        start = self._optimised(target, self.initial, blocks, seed)
+        start = self._earlier(seed, before - self.mean_) if before is not None else None
+        near = start is not None
+        if start is None:
+            start = self._optimised(target, self.initial, blocks, seed)
 
         def thermostat() -> SGNHT:
             h = self._thermostat_step(target, start, LEARNING_RATE, seed)
             return SGNHT(step_size=h, diffusion=INJECTED / h)
 
-        self._sample(target, start, thermostat, location, blocks=blocks, seed=seed, batch_size=min(BATCH, target.size))
-        return self
+        self._sample(
+            target, start, thermostat, location, blocks=blocks, seed=seed, batch_size=min(BATCH, target.size), near=near
+        )
+
+    def _earlier(self, seed: int, shift: float) -> Callable[[Key], Params] | None:
+        """The start of a chain, the last draw of its own in the earlier fit; None if that had other parameters.
+
+        The mean rating was larger then by ``shift``, which biases have now.
+        """
+        chains = [self._last_draw(chain) for chain in range(self.n_chains)]
+
+        def start(key: Key) -> Params:
+            drawn = chains[self._chain_of(key, seed)]
+            known = {**drawn, "user_biases": drawn["user_biases"] + np.float32(shift)}
+            return {
+                name: leaf.at[tuple(slice(n) for n in known[name].shape)].set(known[name])
+                for name, leaf in self.initial(key).items()
+            }
+
+        now = {name: leaf.shape for name, leaf in self.initial(jax.random.key(seed)).items()}
+        then = {name: values.shape for name, values in chains[0].items()}
+        if now.keys() != then.keys() or any(a[1:] != then[n][1:] or a[:1] < then[n][:1] for n, a in now.items()):
+            return None
+        return start
 
     def _ratings(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         if sparse.issparse(X):
@@ -189,7 +233,7 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
             raise ValueError("users and items must be whole numbers from 0 on: number them first")
         return values.astype(np.int64)
 
-    def _sizes(self, pairs: np.ndarray) -> tuple[int, int]:
+    def _sizes(self, pairs: np.ndarray, before: tuple[int, int]) -> tuple[int, int]:
         sizes = []
         for column, name in enumerate(("n_users", "n_items")):
             least = int(pairs[:, column].max()) + 1
@@ -198,7 +242,7 @@ class MatrixFactorization(RegressorMixin, GradientModel):  # type: ignore[misc]
                 require_count(name, given)
                 if given < least:
                     raise ValueError(f"{name} is {given}, but X has number {least - 1}")
-            known = self._matrix_shape[column] if self._matrix_shape else least
+            known = max(self._matrix_shape[column] if self._matrix_shape else 0, before[column], least)
             sizes.append(int(given if given is not None else known))
         return sizes[0], sizes[1]
 

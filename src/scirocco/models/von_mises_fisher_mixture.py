@@ -2,20 +2,20 @@
 
     x ~ sum_k w_k vMF(mu_k, kappa_k),    log vMF(x | mu, kappa) = kappa mu . x - G(kappa) - log(area of the sphere)
     w ~ Dirichlet(alpha),  mu_k uniform on the sphere or vMF(m, kappa_0)
-    1/kappa_k = exp(-l_k) + 10^-6,  l_k ~ N(log median, spread^2)
+    log kappa_k - log(1 - kappa_k / 10^6) ~ N(log median, spread^2)
 
 with G of ``directional.bessel``. The prior is the same whatever the dimension if kappa is measured in units of d: with
 kappa = c d the mean of x has about the length r of r / (1 - r^2) = c. So the median is d (r = 0.70 in the plane, 0.62
 in high dimensions), and with a spread of 2 two sds reach from r = 0.02 to 0.99. At the median a row has the Fisher
 information kappa^2 A' about log kappa, 0.1 d or more (0.66 in the plane); the prior has 1/4, less than one row.
 
-The floor of 1/kappa is for rows that are equal, which would carry kappa off to infinity; single precision, in which the
-chain runs, tells no more. Below 10^4 or so l is log kappa.
+The bound of kappa is for rows that are equal, which would carry it off to infinity; single precision, in which the
+chain runs, tells no more. Below 10^4 or so the prior is log-normal.
 
-The chain moves means along great circles, logits of the weights and l in flat space. Logits are known up to a constant:
-with L = log sum exp(logits) weights are exp(logits - L), and d logits = dL dw / prod w, so that L may have any law of
-its own. L ~ N(0, 1/N) is the one that makes the logits' posterior precision diagonal, N w. Memberships are summed over,
-not sampled. Components have no names: draws are put in one order before anything is averaged.
+The chain moves means along great circles, and free numbers of weights and concentrations in flat space. With the
+largest component first the posterior precision of those of the weights is nearly diagonal (``constraints.sums``).
+Memberships are summed over, not sampled. Components have no names: draws are put in one order before anything is
+averaged.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from scipy.special import logsumexp, softmax
 from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
+from scirocco.constraints import interval, simplex, zero_sum
 from scirocco.core.checks import real_array, require_count
 from scirocco.core.interrupt import interruptible, poll
 from scirocco.core.program import Given
@@ -44,7 +45,7 @@ from scirocco.directional import log_bessel_excess
 from scirocco.directional.bessel import ratio_and_slope
 from scirocco.estimators import ControlVariate
 from scirocco.manifolds import Sphere
-from scirocco.models.base import GradientModel, require_positive_setting
+from scirocco.models.base import GrowingModel, Rows, require_positive_setting
 from scirocco.models.fit_location import FitLocation
 from scirocco.models.inputs import validate_data
 from scirocco.samplers import SGGMC
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     from scirocco.partitions.draws import PartitionDraws
 
 TOLERANCE = 1e-3  # of a row's length
-FLOOR = 1e-6  # of 1/kappa
+MOST_KAPPA = 1e6
 BATCH = 1000  # rows: fewer would cost as much, since a step is more than its products
 STEP = 0.3  # in posterior sds: h^2/4 of the variance is the error of the integrator
 PIECE = 2**24  # log densities at a time
@@ -73,7 +74,7 @@ NEWTON_STEPS = 10
 SETTLED = 0.05  # gain of a sweep in the log posterior of all rows
 
 
-class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
+class VonMisesFisherMixture(DensityMixin, GrowingModel):  # type: ignore[misc]
     """A mixture of von Mises-Fisher laws on the unit sphere, all of whose parameters have posteriors.
 
     Parameters
@@ -93,7 +94,7 @@ class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
     weights_, means_, concentrations_ : posterior means, of ``means_`` the direction.
     posterior_ : draws of ``weights``, ``means`` and ``concentrations``, an ``xarray.Dataset``, components in one order,
         the largest first.
-    trace_ : the run, of logits, means and log concentrations.
+    trace_ : the run, of the same, components in the order of the start.
 
     All chains start at the best mode of several tries and stay near it: they say how sure the parameters of this
     arrangement are, not whether there is another.
@@ -143,35 +144,67 @@ class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
         """
         return self._fit(X, y, FitLocation.of(path))
 
-    def _fit(self, X: Any, y: Any, location: FitLocation) -> VonMisesFisherMixture:
-        del y
-        self._check_run()
+    @interruptible
+    def partial_fit(self, X: Any, y: Any = None) -> VonMisesFisherMixture:
+        """Rows that join those of earlier calls: the posterior given all of them, from where it was.
+
+        It is that of ``fit`` on all rows, which the model keeps in memory for it. Components keep their places, also
+        where the largest is then no longer the first.
+        """
+        return self._join(X, y)
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
         require_count("n_components", self.n_components)
         require_positive_setting("alpha", self.alpha)
-        X = self._rows(X, reset=True)
+
+    def _look_at(self, X: Any, y: Any, *, reset: bool) -> Rows:
+        del y
+        return (self._rows(X, reset=reset),)
+
+    def _fit_rows(self, rows: Rows, location: FitLocation, known: bool) -> None:
+        (X,) = rows
         prior = self._prior(X.shape[1])
         if len(X) < self.n_components:
             raise ValueError(f"n_components is {self.n_components}, but X has n_samples = {len(X)}")
         seed = location.seed(self.random_state)
-        start = None if location.begun else _mode(X, self.n_components, prior, generator(seed, Purpose.MIXTURE_SEARCH))
-        self._run(self.target(X), start, prior, location, seed)
-        self._settle()
-        return self
+        before = self._earlier() if known else None
+        if before is not None:
+            start: Mixture | None = _mode_near(X, before, prior)
+        elif location.begun:
+            start = None
+        else:
+            start = _mode(X, self.n_components, prior, generator(seed, Purpose.MIXTURE_SEARCH))
+        self._run(self.target(X), start, prior, location, seed, near=before is not None)
+        self._settle(before)
 
-    def _run(self, target: Target, start: Mixture | None, prior: Prior, location: FitLocation, seed: int) -> None:
+    def _earlier(self) -> Mixture | None:
+        """A draw of the earlier fit; None if it had another number of components."""
+        drawn = {name: values.astype(np.float64) for name, values in self._last_draw().items()}
+        kappas = np.minimum(drawn["concentrations"] / MOST_KAPPA, 1 - 1e-7)
+        found = Mixture(drawn["weights"], drawn["means"], np.log(MOST_KAPPA) + np.log(kappas) - np.log1p(-kappas))
+        return found if len(found.weights) == self.n_components else None
+
+    def _run(
+        self, target: Target, start: Mixture | None, prior: Prior, location: FitLocation, seed: int, near: bool
+    ) -> None:  # fmt: skip
         """The chains, with control variates around the mode if nothing else was asked for."""
         if start is None:  # a run that goes on knows all this
             return self._sample(target, {}, lambda: SGGMC("auto"), location, seed=seed)
         free = self.sampler is None and self.estimator is None
         self._sample(
             target, start.params, lambda: _scaled_sampler(start, prior, target.size), location, batch_size=BATCH,
-            estimator=ControlVariate(centre=start.params) if free else None, seed=seed,
+            estimator=ControlVariate(centre=start.params) if free else None, seed=seed, near=near,
         )  # fmt: skip
 
     def target(self, X: np.ndarray) -> Target:
-        """The posterior as a ``Target`` for rows of length 1 in single precision, for runs of your own."""
-        prior = Given(_log_prior, self._prior(X.shape[1]), len(X))
-        return Target(prior, _log_likelihood, X, batched=True, manifold={"means": Sphere()})
+        """The posterior as a ``Target`` for rows of length 1 in single precision, for runs of your own.
+
+        Its parameters are ``weights``, ``means`` and ``concentrations``.
+        """
+        prior = Given(_log_prior, self._prior(X.shape[1]))
+        constraints = {"weights": simplex, "concentrations": interval(0, MOST_KAPPA)}
+        return Target(prior, _log_likelihood, X, batched=True, manifold={"means": Sphere()}, constraints=constraints)
 
     def _prior(self, dimension: int) -> Prior:
         median = dimension if self.kappa_median is None else self.kappa_median
@@ -204,14 +237,14 @@ class VonMisesFisherMixture(DensityMixin, GradientModel):  # type: ignore[misc]
             )
         return np.asarray(X / lengths[:, None].astype(X.dtype), np.float32)
 
-    def _settle(self) -> None:
-        """Draws of what the model is made of, components in one order."""
+    def _settle(self, places: Mixture | None = None) -> None:
+        """Draws of what the model is made of, components in one order, that of ``places`` if given."""
         import xarray as xr
 
         raw = self.trace_.posterior
-        means, kappas = raw["means"].values, _kappas(raw["log_kappas"].values)
-        weights = softmax(raw["logits"].values.astype(np.float64), axis=-1)
-        order = _orders(weights, means, kappas)
+        weights, means, kappas = (raw[name].values for name in ("weights", "means", "concentrations"))
+        weights = weights.astype(np.float64)
+        order = _orders(weights, means, kappas, places)
         if np.any(order != np.arange(order.shape[-1])):  # otherwise means, which are large, need no copy
             means = np.take_along_axis(means, order[..., None], axis=2)
             weights, kappas = (np.take_along_axis(values, order, axis=2) for values in (weights, kappas))
@@ -331,27 +364,27 @@ class Prior:
     pull: tuple[float, ...]
 
 
-def _log_prior(prior: Prior, rows: int, params: Params) -> Array:
-    total = jax.nn.logsumexp(params["logits"])
+def _log_prior(prior: Prior, params: Params) -> Array:
+    kappas = params["concentrations"]
+    log_kappas, log_rest = jnp.log(kappas), jnp.log1p(-kappas / MOST_KAPPA)
     return (
-        prior.alpha * jnp.sum(params["logits"] - total)  # with the Jacobian of the softmax
-        - rows * total**2 / 2
-        - jnp.sum(jnp.square((params["log_kappas"] - prior.centre) / prior.spread)) / 2
+        (prior.alpha - 1) * jnp.sum(jnp.log(params["weights"]))
+        - jnp.sum(jnp.square((log_kappas - log_rest - prior.centre) / prior.spread) / 2 + log_kappas + log_rest)
         + jnp.sum(params["means"] @ jnp.asarray(prior.pull, jnp.float32))
     )
 
 
 def _log_likelihood(params: Params, x: Array) -> Array:
     """Without the area of the sphere."""
-    kappas = 1 / (jnp.exp(-params["log_kappas"]) + FLOOR)
-    offsets = jax.nn.log_softmax(params["logits"]) + (kappas - log_bessel_excess(x.shape[-1] / 2 - 1, kappas))
+    kappas = params["concentrations"]
+    offsets = jnp.log(params["weights"]) + (kappas - log_bessel_excess(x.shape[-1] / 2 - 1, kappas))
     # Less 1 in each row: in sums over rows a large kappa would find nothing of the difference left.
     return jax.nn.logsumexp(kappas * (x @ params["means"].T - 1) + offsets, axis=1)
 
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """One arrangement."""
+    """One arrangement; ``log_kappas`` are log kappa - log(1 - kappa / 10^6)."""
 
     weights: np.ndarray
     means: np.ndarray
@@ -364,9 +397,13 @@ class Mixture:
 
     @property
     def params(self) -> Params:
-        """As the chain has it."""
-        named = {"logits": np.log(self.weights), "means": self.means, "log_kappas": self.log_kappas}
+        """As the target has it."""
+        named = {"weights": self.weights, "means": self.means, "concentrations": self.kappas}
         return {name: jnp.asarray(values, jnp.float32) for name, values in named.items()}
+
+    def ordered(self, order: np.ndarray) -> Mixture:
+        """The same with the components in another order."""
+        return Mixture(self.weights[order], self.means[order], self.log_kappas[order])
 
 
 # The start: many seeds on a part of the rows, merged; the best of several tries is brought to the mode on all rows.
@@ -380,7 +417,14 @@ def _mode(X: np.ndarray, components: int, prior: Prior, rng: np.random.Generator
     part = X[rng.permutation(len(X))[: max(SOUGHT_ROWS, 100 * components)]]
     tries = [_climb(part, _seeded(part, components, prior, rng), prior, SOFT_SWEEPS) for _ in range(STARTS)]
     best = max(tries, key=lambda found: found[1])[0]
-    return _climb(X, best, prior, int(np.clip(ROWS_SWEPT // len(X), LEAST_SWEEPS, MOST_SWEEPS)))[0]
+    found = _mode_near(X, best, prior)
+    return found.ordered(np.argsort(-found.weights, kind="stable"))
+
+
+def _mode_near(X: np.ndarray, mixture: Mixture, prior: Prior) -> Mixture:
+    """The mode that sweeps over all rows lead to."""
+    X = X.astype(np.float64) if X.size * len(mixture.weights) <= EXACT else X
+    return _climb(X, mixture, prior, int(np.clip(ROWS_SWEPT // len(X), LEAST_SWEEPS, MOST_SWEEPS)))[0]
 
 
 def _seeded(X: np.ndarray, components: int, prior: Prior, rng: np.random.Generator) -> Mixture:
@@ -454,7 +498,7 @@ def _maximised(mixture: Mixture, sizes: np.ndarray, sums: np.ndarray, prior: Pri
     along, logs = np.sum(means * sums, axis=1), mixture.log_kappas
     for _ in range(NEWTON_STEPS):
         kappas = _kappas(logs)
-        change = kappas * (1 - FLOOR * kappas)  # of kappa with its logarithm
+        change = kappas * (1 - kappas / MOST_KAPPA)  # of kappa with its free number
         ratio, slope = _ratio_and_slope(prior.dimension, kappas)
         rise = change * (along - sizes * ratio)
         # A slope is changed by a step of 1 about as much as it is large, so that no step goes too far.
@@ -467,11 +511,12 @@ def _scaled_sampler(start: Mixture, prior: Prior, rows: int) -> Sampler:
     """Steps in sds of the posterior that a component has if its rows are known: with unknown ones they are larger."""
     sizes, kappas = rows * start.weights, start.kappas
     ratio, slope = _ratio_and_slope(prior.dimension, kappas)
-    change, away = kappas * (1 - FLOOR * kappas), np.abs(start.log_kappas - prior.centre)
+    change, away = kappas * (1 - kappas / MOST_KAPPA), np.abs(start.log_kappas - prior.centre)
     precisions = {
-        "logits": sizes + prior.alpha,
+        "weights": _precisions_of_weights(sizes + prior.alpha),
         "means": (sizes * kappas * ratio + prior.dimension)[:, None],  # a uniform direction has entries of 1/d
-        "log_kappas": sizes * change**2 * slope + (1 + away) / prior.spread**2,  # where the rows pull it, they hold it
+        # Where the rows pull a concentration, they hold it.
+        "concentrations": sizes * change**2 * slope + (1 + away) / prior.spread**2,
     }
     return SGGMC(
         {name: np.float32(STEP / np.sqrt(value)) for name, value in precisions.items()},
@@ -479,17 +524,30 @@ def _scaled_sampler(start: Mixture, prior: Prior, rows: int) -> Sampler:
     )
 
 
-def _orders(weights: np.ndarray, means: np.ndarray, kappas: np.ndarray) -> np.ndarray:
-    """The component of each draw, (chain, draw, component), that is nearest to that of one draw; the largest first.
+def _precisions_of_weights(counts: np.ndarray) -> np.ndarray:
+    """Of the free numbers of a Dirichlet law with these parameters, so large that no combination of them has more."""
+    directions = np.asarray(zero_sum.constrained(jnp.eye(len(counts) - 1)), np.float64)
+    inner = directions @ counts
+    precision = (directions * counts) @ directions.T - np.outer(inner, inner) / counts.sum()
+    sds = 1 / np.sqrt(np.diag(precision))
+    return np.diag(precision) * np.linalg.eigvalsh(precision * sds * sds[:, None]).max(initial=1.0)
 
-    Near by the Kullback-Leibler divergence of the components: means alone cannot tell concentric ones.
+
+def _orders(weights: np.ndarray, means: np.ndarray, kappas: np.ndarray, places: Mixture | None) -> np.ndarray:
+    """The component of each draw, (chain, draw, component), that is nearest to those of ``places``.
+
+    Without them to those of one draw, and then the largest first. Near by the Kullback-Leibler divergence of the
+    components: means alone cannot tell concentric ones.
     """
     dimension = means.shape[-1]
-    ratio = _ratio_and_slope(dimension, kappas[0, -1].astype(np.float64))[0]
+    fixed, strengths = (means[0, -1], kappas[0, -1]) if places is None else (places.means, places.kappas)
+    ratio = _ratio_and_slope(dimension, strengths.astype(np.float64))[0]
     order = np.empty(kappas.shape, np.intp)
     excess = _excess(dimension, kappas)
     for at in np.ndindex(*kappas.shape[:2]):
-        order[at] = linear_sum_assignment(excess[at] - kappas[at] * ratio[:, None] * (means[0, -1] @ means[at].T))[1]
+        order[at] = linear_sum_assignment(excess[at] - kappas[at] * ratio[:, None] * (fixed @ means[at].T))[1]
+    if places is not None:
+        return order
     largest = np.argsort(-np.take_along_axis(weights, order, axis=2).mean(axis=(0, 1)), kind="stable")
     return order[..., largest]
 
@@ -505,7 +563,7 @@ def _directions(sums: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
 
 
 def _kappas(logs: np.ndarray) -> np.ndarray:
-    return 1 / (np.exp(-logs) + FLOOR)
+    return 1 / (np.exp(-logs) + 1 / MOST_KAPPA)
 
 
 def _excess(dimension: int, kappas: np.ndarray) -> np.ndarray:
