@@ -54,6 +54,7 @@ with _settings_of_jax():
     from pymc.variational.minibatch_rv import MinibatchRandomVariable
     from pytensor.compile import SharedVariable
     from pytensor.compile.builders import OpFromGraph
+    from pytensor.graph.basic import Apply
     from pytensor.graph.rewriting.utils import rewrite_graph
     from pytensor.graph.traversal import ancestors, io_toposort
     from pytensor.link.jax.dispatch import jax_funcify
@@ -96,8 +97,8 @@ def _rebuilt(
         elif isinstance(node.op, OpFromGraph) and any(new.type != old.type for new, old in _pairs(inputs, node)):
             inner = dict(zip(node.op.inner_inputs, inputs, strict=True))
             outputs = _rebuilt(node.op.inner_outputs, inner, lengths, rows)  # its types are those of all rows
-        elif any(new is not old for new, old in _pairs(inputs, node)):
-            outputs = node.clone_with_new_inputs(inputs, strict=False).outputs
+        elif not isinstance(node, Apply) or any(new is not old for new, old in _pairs(inputs, node)):  # frozen, or new
+            outputs = node.op.make_node(*inputs).outputs
         else:
             continue
         known.update({old: new for old, new in zip(node.outputs, outputs, strict=False) if old not in given})
