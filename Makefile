@@ -124,7 +124,7 @@ $(LOWEST)/.test: pyproject.toml
 $(VENV)-pymc/.test: $(VENV)/.dev
 	$(BIN)/python -m venv $(VENV)-pymc
 	cd $(VENV)-pymc/lib/python3*/site-packages && echo "$(CURDIR)"/$(VENV)/lib/python3*/site-packages > beside.pth
-	$(VENV)-pymc/bin/python -m pip install --quiet "pymc>=5.27,<7"
+	$(VENV)-pymc/bin/python -m pip install --quiet "pymc>=5.28.5,<7"
 	touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml

@@ -35,7 +35,7 @@ def _no_compiler():
 def hierarchical():
     """Non-centred, with coords, a deterministic variable of rows and one of none, data in containers."""
     with pm.Model(coords={"group": list("abcd"), "column": ["p", "q"]}) as model:
-        x, group = pm.Data("x", X, dims=("row", "column")), pm.Data("group", GROUP, dims="row")
+        x, group = pm.Data("x", X, dims=("row", "column")), pm.Data("which", GROUP, dims="row")
         mu, tau = pm.Normal("mu", 0, 2), pm.HalfCauchy("tau", 1)
         z = pm.Normal("z", dims="group")
         alpha = pm.Deterministic("alpha", mu + tau * z, dims="group")
@@ -318,10 +318,10 @@ def test_a_name_chooses_between_lengths():
         (["x", "q"], ValueError, "'q', which is neither data nor an observed variable"),
         (["x", "beta"], ValueError, "'beta', which is neither"),
         (X, TypeError, "rows must be a list of names"),
-        (["x"], ValueError, "group of shape .200,. is as long as the rows and not among them"),
-        ({"x": X, "group": GROUP}, ValueError, "y of shape .200,. is as long as the rows"),
-        ({"x": X[:, :1], "group": GROUP, "y": Y}, ValueError, "a row of x has the shape .1,.; in the model"),
-        ({"x": X, "group": GROUP + 0.5, "y": Y}, TypeError, "group has dtype float"),
+        (["x"], ValueError, "which of shape .200,. is as long as the rows and not among them"),
+        ({"x": X, "which": GROUP}, ValueError, "y of shape .200,. is as long as the rows"),
+        ({"x": X[:, :1], "which": GROUP, "y": Y}, ValueError, "a row of x has the shape .1,.; in the model"),
+        ({"x": X, "which": GROUP + 0.5, "y": Y}, TypeError, "which has dtype float"),
     ],
 )
 def test_wrong_rows(rows, error, words):

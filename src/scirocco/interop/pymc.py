@@ -53,6 +53,8 @@ with _settings_of_jax():
     from pymc.sampling.jax import get_jaxified_graph
     from pymc.variational.minibatch_rv import MinibatchRandomVariable
     from pytensor.compile import SharedVariable
+    from pytensor.compile.builders import OpFromGraph
+    from pytensor.graph.basic import Apply
     from pytensor.graph.rewriting.utils import rewrite_graph
     from pytensor.graph.traversal import ancestors, io_toposort
     from pytensor.link.jax.dispatch import jax_funcify
@@ -92,12 +94,19 @@ def _rebuilt(
             outputs = inputs[:1]
         elif lengths and isinstance(node.op, MinibatchOp):
             outputs = inputs
-        elif any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
-            outputs = node.clone_with_new_inputs(inputs, strict=False).outputs
+        elif isinstance(node.op, OpFromGraph) and any(new.type != old.type for new, old in _pairs(inputs, node)):
+            inner = dict(zip(node.op.inner_inputs, inputs, strict=True))
+            outputs = _rebuilt(node.op.inner_outputs, inner, lengths, rows)  # its types are those of all rows
+        elif not isinstance(node, Apply) or any(new is not old for new, old in _pairs(inputs, node)):  # frozen, or new
+            outputs = node.op.make_node(*inputs).outputs
         else:
             continue
         known.update({old: new for old, new in zip(node.outputs, outputs, strict=False) if old not in given})
     return [known.get(graph, graph) for graph in graphs]
+
+
+def _pairs(inputs: Sequence[Graph], node: Any) -> list[tuple[Graph, Graph]]:
+    return list(zip(inputs, node.inputs, strict=True))
 
 
 def _recounted(shape: Graph, lengths: Sequence[int], rows: int) -> Graph:
