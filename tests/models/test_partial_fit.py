@@ -9,6 +9,7 @@ import pytest
 import scirocco as sc
 from scirocco.core.keys import as_key
 from scirocco.core.seeds import Purpose, key_words
+from scirocco.models.base import GradientModel
 
 ONE = {"n_draws": 20, "burn_in": 20, "thin": 1, "n_chains": 1, "measure_bias": False, "random_state": 0}
 MODELS = {
@@ -147,6 +148,22 @@ def test_rows_that_cannot_join(name, tmp_path):
         named = MODELS[name]().partial_fit(frame, y)
         with pytest.raises(ValueError, match="feature names should match"):
             named.partial_fit(frame.rename(columns={"c": "d"}), y)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_whose_rows_could_not_join_is_as_it_was(name, monkeypatch):
+    x, y = rows_of(name, 40)
+    model = MODELS[name]().fit(x, y)
+    before = model.predict(x)
+
+    def fails(self, *arguments, **settings):
+        raise FloatingPointError("the chain went to infinity")
+
+    monkeypatch.setattr(GradientModel, "_sample", fails)
+    with pytest.raises(FloatingPointError):
+        model.partial_fit(2 * x if name == "ratings" else x, y)
+    assert len(model._kept[0]) == 40
+    np.testing.assert_array_equal(model.predict(x), before)
 
 
 @pytest.mark.parametrize("name", ["mixture", "directions", "ratings"])

@@ -414,6 +414,17 @@ def test_more_bad_input(fitted):
         model.sample_labels(rows, max_draws=0)
 
 
+def test_a_concentration_at_its_bound_has_a_slope(fitted):
+    """A million equal rows would bring it there."""
+    model, rows, _ = fitted
+    free = model.target(model._rows(rows, reset=False)).free()
+    start = module.Mixture(model.weights_, model.means_, np.array([2.0, 60.0]))
+    position = free.freed(start.params)
+    for place in (position["concentrations"], position["concentrations"] + 30):
+        slope = free.full_gradient(position | {"concentrations": place})
+        assert all(np.isfinite(s).all() for s in slope.values())
+
+
 def test_equal_rows():
     rows, _ = drawn([[0, 0, 1]], [5.0], (200,))
     rows[120:] = [0.6, 0.8, 0.0]

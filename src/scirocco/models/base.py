@@ -217,11 +217,16 @@ class GrowingModel(GradientModel):
         return self._fitted(self._look_at(X, y, reset=True), location, known=False)
 
     def _join(self: Growing, X: Any, y: Any = None, **more: Any) -> Growing:
-        """``partial_fit``."""
+        """``partial_fit``; where it fails the model is left as it was."""
         self._check_settings()
-        known = hasattr(self, "posterior_")
-        rows = self._look_at(X, y, reset=not known)
-        return self._fitted(self._with_earlier(rows), FitLocation.of(None), known, **more)
+        before, known = dict(self.__dict__), hasattr(self, "posterior_")
+        try:
+            rows = self._look_at(X, y, reset=not known)
+            return self._fitted(self._with_earlier(rows), FitLocation.of(None), known, **more)
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
 
     def _fitted(self: Growing, rows: Rows, location: FitLocation, known: bool, **more: Any) -> Growing:
         self._fit_rows(rows, location, known, **more)

@@ -139,8 +139,9 @@ class MatrixFactorization(RegressorMixin, GrowingModel):  # type: ignore[misc]
                 require_positive_setting(name, getattr(self, name))
 
     def _look_at(self, X: Any, y: Any, *, reset: bool) -> Rows:
+        rows = self._ratings(X, y)
         self.n_features_in_ = 2
-        return self._ratings(X, y)
+        return rows
 
     def _fit_rows(self, rows: Rows, location: FitLocation, known: bool) -> None:
         pairs, ratings = rows

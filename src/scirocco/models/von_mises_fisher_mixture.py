@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 
 TOLERANCE = 1e-3  # of a row's length
 MOST_KAPPA = 1e6
+NEAREST = 1 - 1e-6  # to it, of a start: single precision tells it from the bound
 BATCH = 1000  # rows: fewer would cost as much, since a step is more than its products
 STEP = 0.3  # in posterior sds: h^2/4 of the variance is the error of the integrator
 PIECE = 2**24  # log densities at a time
@@ -181,7 +182,7 @@ class VonMisesFisherMixture(DensityMixin, GrowingModel):  # type: ignore[misc]
     def _earlier(self) -> Mixture | None:
         """A draw of the earlier fit; None if it had another number of components."""
         drawn = {name: values.astype(np.float64) for name, values in self._last_draw().items()}
-        kappas = np.minimum(drawn["concentrations"] / MOST_KAPPA, 1 - 1e-7)
+        kappas = np.minimum(drawn["concentrations"] / MOST_KAPPA, NEAREST)
         found = Mixture(drawn["weights"], drawn["means"], np.log(MOST_KAPPA) + np.log(kappas) - np.log1p(-kappas))
         return found if len(found.weights) == self.n_components else None
 
@@ -366,7 +367,8 @@ class Prior:
 
 def _log_prior(prior: Prior, params: Params) -> Array:
     kappas = params["concentrations"]
-    log_kappas, log_rest = jnp.log(kappas), jnp.log1p(-kappas / MOST_KAPPA)
+    # Of many equal rows kappa comes so near its bound that single precision does not tell them apart.
+    log_kappas, log_rest = jnp.log(kappas), jnp.log1p(-jnp.minimum(kappas / MOST_KAPPA, 1 - 1e-7))
     return (
         (prior.alpha - 1) * jnp.sum(jnp.log(params["weights"]))
         - jnp.sum(jnp.square((log_kappas - log_rest - prior.centre) / prior.spread) / 2 + log_kappas + log_rest)
@@ -398,7 +400,8 @@ class Mixture:
     @property
     def params(self) -> Params:
         """As the target has it."""
-        named = {"weights": self.weights, "means": self.means, "concentrations": self.kappas}
+        kappas = np.minimum(self.kappas, NEAREST * MOST_KAPPA)
+        named = {"weights": self.weights, "means": self.means, "concentrations": kappas}
         return {name: jnp.asarray(values, jnp.float32) for name, values in named.items()}
 
     def ordered(self, order: np.ndarray) -> Mixture:
