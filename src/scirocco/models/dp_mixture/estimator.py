@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 SAMPLERS = (AUTO, *IN_MEMORY, *STICKS)
 ALLOCATIONS = ("auto", "kept", "estimated")
 PRIORS = ("dp", "mfm")
+SIZES_BY = ("cluster", "rank")
 SEVERAL_THREADS = 10**7  # entries from which "auto" takes the sampler that uses them
 
 
@@ -91,8 +92,9 @@ class DirichletProcessMixture(CountModel):
 
     Attributes
     ----------
-    labels_ : cluster of each training row in the point partition, the largest first.
-    n_clusters_ : its number of clusters.
+    membership_ : probabilities of the clusters for each training row and, last, of others, averaged over draws.
+    labels_ : the most probable cluster of each training row, the largest cluster first.
+    n_clusters_ : how many clusters these are: the most frequent number of the draws.
     posterior_ : draws with ``n_clusters``, ``concentration`` and ``labels``, an ``xarray.Dataset`` (chain, draw, ...).
     agreement_ : whether the chains find the same partitions; printed as a report.
     trace_ : the run: draws, those of changing size in ``trace_.ragged``, statistics; not after ``load``.
@@ -321,22 +323,18 @@ class DirichletProcessMixture(CountModel):
         return self.fit(X, y).labels_
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable cluster of the point partition for each row."""
+        """The most probable cluster of each row."""
         return np.asarray(self.predict_proba(X).argmax(axis=1))
 
     def predict_proba(self, X: Any, *, unseen: bool = False) -> np.ndarray:
-        """The probability of each cluster of the point partition, averaged over draws.
+        """The probability of each cluster, averaged over draws.
 
-        With ``unseen`` a last column has the probability that the row belongs to none of the clusters seen so far;
-        otherwise the others are scaled to sum to 1.
+        With ``unseen`` a last column has the probability that the row belongs to none of them: to one not seen yet, or
+        to one of those that some draws have besides. Otherwise the clusters' are scaled to sum to 1.
         """
         check_is_fitted(self, "posterior_")
         found = self._shares(X)
-        if unseen:
-            return found
-        known = found[:, :-1]
-        total = known.sum(axis=1, keepdims=True)
-        return np.where(total > 0, known / np.maximum(total, 1e-300), 1 / known.shape[1])
+        return found if unseen else _among_known(found)
 
     def score_samples(self, X: Any) -> np.ndarray:
         """The log predictive density of each row, averaged over draws, clusters not seen yet among them.
@@ -357,7 +355,21 @@ class DirichletProcessMixture(CountModel):
         check_is_fitted(self, "posterior_")
         values = np.stack([self._found.number, self._found.concentration], axis=2)
         found = table_of(values, ["n_clusters", "concentration"])
-        return Summary(found.table, self._noted(found.note), agreement=self.agreement_, verdict=self.verdict())
+        note = "\n".join(line for line in (found.note, self._counted()) if line)
+        return Summary(found.table, self._noted(note), agreement=self.agreement_, verdict=self.verdict())
+
+    def _counted(self) -> str:
+        """What is said of the number of clusters, and of a point partition that was asked for."""
+        found = self._drawn
+        if found.stream:
+            return ""
+        said = (
+            f"{self.n_clusters_} clusters, the most frequent number of the draws ({found.number.min():.0f} to "
+            f"{found.number.max():.0f}); {np.unique(self.labels_).size} of them are the most probable of some row."
+        )
+        points: dict[str, PointPartition] = found.made.get("points", {})
+        remarks = [(loss, remark) for loss, point in points.items() for remark in point.remarks]
+        return "\n".join([said, *(f"point partition ({loss}): {remark}." for loss, remark in remarks)])
 
     # What its draws say.
 
@@ -384,44 +396,62 @@ class DirichletProcessMixture(CountModel):
         return made
 
     def _shares(self, X: Any) -> np.ndarray:
-        """The probability of each cluster of the point partition and, last, of one not seen yet."""
-        rows = self._rows(X, reset=False)
-        return self._drawn.shares(self._snapshots, self.labels_, rows, self._threads)
+        """The probability of each cluster and, last, of others."""
+        return self._drawn.shares(self._snapshots, self._rows(X, reset=False), self._threads)
 
     def cluster_numbers(self, *, least: int = 1) -> pd.Series:
         """The posterior of the number of clusters with at least ``least`` rows: probabilities by number."""
         return number_probabilities(self._drawn.rows_by_cluster(), least)
 
-    def cluster_sizes(self, *, level: float = 0.9) -> pd.DataFrame:
-        """The posterior of the sizes, the largest cluster first: mean and credible interval of each rank."""
-        sizes = by_rank(self._drawn.rows_by_cluster())
-        return size_intervals(sizes, level, "rank").assign(present=(sizes > 0).mean(axis=0))
+    def cluster_sizes(self, *, level: float = 0.9, by: str = "cluster") -> pd.DataFrame:
+        """The posterior of the sizes: mean and credible interval, and the share of the draws that have the cluster.
+
+        ``by`` "cluster" has those of ``labels_`` and, last, all others that draws have; "rank" the largest cluster of
+        each draw, its second largest, and so on.
+        """
+        require_choice("by", by, SIZES_BY)
+        sizes = by_rank(self._drawn.rows_by_cluster()) if by == "rank" else self._drawn.view_sizes
+        found = size_intervals(sizes, level, by).assign(present=(sizes > 0).mean(axis=0))
+        return found if by == "rank" else found.rename(index={self.n_clusters_: "others"})
 
     def point_partition(self, *, loss: str | None = None, n_starts: int = 4) -> PointPartition:
         """The partition of the training rows nearest to all draws; see ``partitions.point_partition``.
 
         Of more than 10,000 rows a sample is searched, and the others join the cluster that theirs in the draws lie in.
         """
-        return self._partitions.point(loss=self.loss if loss is None else loss, n_starts=n_starts)
+        found = self._partitions.point(loss=self.loss if loss is None else loss, n_starts=n_starts)
+        self._drawn.made.setdefault("points", {})[found.loss] = found  # for ``summary``
+        return found
+
+    @property
+    def membership_(self) -> np.ndarray:
+        """The probability of each cluster for each training row and, last, of others, (row, cluster).
+
+        Clusters are those of a representative draw, to which all draws are relabelled (``partitions.cluster_view``);
+        a row's probabilities are those given all other rows, averaged over draws.
+        """
+        if self._drawn.stream:
+            raise ValueError("a stream forgets its rows: there is no membership of them; call predict_proba(X)")
+        return np.asarray(self._drawn.made["membership"])
 
     @property
     def labels_(self) -> np.ndarray:
-        """The cluster of each training row in the point partition, the largest first; sought when first asked for.
+        """The most probable cluster of each training row, the largest cluster first.
 
         After ``partial_fit`` that of each row of the last minibatch.
         """
         found = self._drawn
-        return np.asarray(
-            found.once("labels", lambda: found.labels[0, 0] if found.stream else self.point_partition().labels)
-        )
+        if found.stream:
+            return np.asarray(found.labels[0, 0])
+        return np.asarray(found.once("labels", lambda: self.membership_[:, :-1].argmax(axis=1)))
 
     @property
     def n_clusters_(self) -> int:
-        """Clusters of the point partition."""
-        return int(self._drawn.number[0, 0]) if self._drawn.stream else int(self.labels_.max()) + 1
+        """How many clusters the representative draw has: the most frequent number of the draws."""
+        return self._drawn.view.number
 
     def credible_ball(self, *, level: float = 0.95, loss: str | None = None) -> CredibleBall:
-        """How far from the point partition the draws are; see ``partitions.credible_ball``."""
+        """How far from the partition ``labels_`` the draws are; see ``partitions.credible_ball``."""
         return self._partitions.ball(self.labels_, level=level, loss=self.loss if loss is None else loss)
 
     def co_clustering(self, rows: Any) -> np.ndarray:
@@ -430,22 +460,18 @@ class DirichletProcessMixture(CountModel):
 
     def entropy(self, X: Any = None) -> np.ndarray:
         """How unsure each row's cluster is, in bits: of the training rows, or of others."""
-        if X is None:
-            return self._partitions.entropy(self.labels_)
         check_is_fitted(self, "posterior_")
-        return entropy_in_bits(self._shares(X))
+        return entropy_in_bits(self.membership_ if X is None else self._shares(X))
 
     def profiles(self, n: int = 10, *, level: float = 0.9, by: str = "distinctive") -> pd.DataFrame:
-        """The ``n`` first features of each cluster of the point partition, with credible intervals.
+        """The ``n`` first features of each cluster, with credible intervals.
 
         ``by`` "distinctive" has those first that tell the cluster from the rest, by their share of the Kullback-Leibler
         divergence, "mean" the most frequent. ``lift`` is the mean over that of all other rows. Intervals contain the
-        uncertainty of the parameters and of who belongs to the cluster.
+        uncertainty of the parameters and of who belongs to the cluster; ``rows`` is its mean size, ``present`` the
+        share of the draws that have it.
         """
-        return profiles(
-            self._drawn, self._snapshots, self.encoding_, self.labels_, self.n_clusters_, n=n, level=level, by=by,
-            seed=self._fixed_seed(),
-        )  # fmt: skip
+        return profiles(self._drawn, self._snapshots, self.encoding_, n=n, level=level, by=by, seed=self._fixed_seed())
 
     @property
     def agreement_(self) -> ChainAgreement:
@@ -462,6 +488,13 @@ class DirichletProcessMixture(CountModel):
 
     def _restore(self, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         storage.restore(self, meta, arrays)
+
+
+def _among_known(shares: np.ndarray) -> np.ndarray:
+    """Probabilities without the last column, scaled to sum to 1."""
+    known = shares[:, :-1]
+    total = known.sum(axis=1, keepdims=True)
+    return np.where(total > 0, known / np.maximum(total, 1e-300), 1 / known.shape[1])
 
 
 def _require_countable(counts: np.ndarray) -> None:

@@ -13,7 +13,7 @@ from scirocco.core.seeds import Purpose, generator
 from scirocco.corpora.documents import Documents
 from scirocco.counts.passes import SEARCH_SHARE
 from scirocco.models.count_model import SamplerChoice
-from scirocco.models.dp_mixture.draws import MixtureDraws
+from scirocco.models.dp_mixture.draws import MEMBER_DRAWS, MixtureDraws
 from scirocco.models.dp_mixture.engine import (
     BASE,
     CONCENTRATION,
@@ -46,6 +46,7 @@ STICKS: dict[str, tuple[SimplexSampler, SimplexSampler]] = {
 STREAM_BATCH = 1000  # rows of a minibatch of the stochastic samplers
 DRAW_BYTES, MOST_DRAWS, FEWEST_DRAWS = 2**28, 100, 10  # of draws; how many if that is not said
 TYPICAL_CLUSTERS = 50
+VIEW_SHARE = 0.1  # of the time, for what is read off the draws; a draw's memberships take about a pass
 FIXED = (LABELS, NUMBER, CONCENTRATION, BASE)  # what has the same shape in every draw
 
 
@@ -65,10 +66,12 @@ def fit_mixture(model: DirichletProcessMixture, rows: Documents, choice: Sampler
         for number in range(model.n_chains)
     ]  # fmt: skip
     data = rows.fingerprint() | {"features": zlib.crc32(repr(model.encoding_.categories).encode())}
-    trace = location.run(
-        engines, model, data, seed=seed, sampler=choice.name, seconds=model.max_seconds, workers=workers
-    )
+    seconds = None if model.max_seconds is None else (1 - VIEW_SHARE) * model.max_seconds
+    trace = location.run(engines, model, data, seed=seed, sampler=choice.name, seconds=seconds, workers=workers)
     keep(model, trace, kept=keeps(model, choice))
+    passes = sum(float(leaf["passes"]) for leaf in trace.leaves.values())
+    most = int(np.clip(VIEW_SHARE * passes, 1, MEMBER_DRAWS))
+    model._found.made["membership"] = model._found.membership(model._snapshots, rows, model._threads, most)
 
 
 def keeps(model: DirichletProcessMixture, choice: SamplerChoice) -> bool:

@@ -27,8 +27,8 @@ def packed(model: DirichletProcessMixture) -> tuple[dict[str, Any], dict[str, np
     arrays |= {"groups": encoding.groups, "counted": encoding.counted}
     arrays["sizes"] = np.concatenate([own for chain in found.sizes for own in chain])
     arrays["counts"] = np.concatenate([own for chain in found.counts for own in chain])
-    if "labels" in found.made:
-        arrays["point"] = found.made["labels"]
+    if not found.stream:
+        arrays["membership"] = found.made["membership"]
     return facts, arrays
 
 
@@ -48,5 +48,5 @@ def restore(model: DirichletProcessMixture, meta: dict[str, Any], arrays: dict[s
     tables: dict[str, Any] = {"sizes": [sizes[own] for own in by_chain], "counts": [counts[own] for own in by_chain]}
     fixed: dict[str, Any] = {name: arrays[name] for name in ARRAYS}
     model._keep(MixtureDraws(**fixed, **tables, kept=meta["kept"], stream=meta["stream"]))
-    if "point" in arrays:
-        model._found.made["labels"] = arrays["point"]
+    if "membership" in arrays:
+        model._found.made["membership"] = arrays["membership"]
