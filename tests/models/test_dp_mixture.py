@@ -154,6 +154,15 @@ def test_draws_and_what_is_read_from_them(data, fitted):
     assert "2 chains find the same partitions" in str(fitted.summary())
 
 
+def test_modes_have_their_evidence(data, fitted):
+    held = data[0][600:]
+    found = fitted.mode_scores(held)
+    assert found["chains"].sum() == 2
+    if len(found) == 1:
+        assert found["score"].iloc[0] == pytest.approx(fitted.score(held))
+    assert found["log_density"].mean() == pytest.approx(float(fitted.posterior_["log_density"].mean()))
+
+
 def test_uncertainty_of_rows(data, fitted):
     entropy = fitted.entropy()
     assert entropy.shape == (600,)
@@ -331,7 +340,7 @@ def test_a_stream(tmp_path, monkeypatch):
         assert other.rows_seen_ == 1800
         assert other._found.sizes[0][0].sum() == 1800
         assert other.score(held) > before
-    with pytest.raises(ValueError, match="one collapsed chain"):
+    with pytest.raises(ValueError, match="one collapsed chain: leave sampler"):
         sc.DirichletProcessMixture(sampler="gibbs").partial_fit(counts)
 
 

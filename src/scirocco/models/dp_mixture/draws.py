@@ -31,6 +31,7 @@ class MixtureDraws:
     number: np.ndarray
     concentration: np.ndarray
     base: np.ndarray
+    log_density: np.ndarray  # of the rows and the partition
     sizes: list[list[np.ndarray]]
     counts: list[list[np.ndarray]]  # (cluster, feature)
     kept: bool = True  # otherwise sizes are weights, and counts are proportions
@@ -113,7 +114,7 @@ class MixtureDraws:
         """What has the same shape in every draw."""
         import xarray as xr
 
-        named = {"n_clusters": self.number, "concentration": self.concentration}
+        named = {"n_clusters": self.number, "concentration": self.concentration, "log_density": self.log_density}
         every = {name: (("chain", "draw"), values) for name, values in named.items()}
         return xr.Dataset(every | {"labels": (("chain", "draw", "row"), self.labels)}).assign_coords(
             chain=np.arange(self.number.shape[0]), draw=np.arange(self.number.shape[1])

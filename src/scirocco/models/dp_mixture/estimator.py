@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from scirocco.core.checks import positive_array, require_choice, require_count
 from scirocco.corpora.documents import Documents
 from scirocco.corpora.store import Corpus
+from scirocco.counts.settling import AGREED, Settling
 from scirocco.models.count_model import AUTO, CountModel, SamplerChoice
 from scirocco.models.dp_mixture import storage
 from scirocco.models.dp_mixture.agreement import ChainAgreement
@@ -80,7 +81,9 @@ class DirichletProcessMixture(CountModel):
     start : where the search begins: "one" cluster, rows that join one by one ("sequential"), "random" clusters, or an
         array of labels.
     search : look for a good start; otherwise sampling begins right at ``start``.
-    max_iter : passes over the rows, at most. None: as many as ``max_seconds`` allows, 300 if that is None too.
+    max_iter : passes over the rows, at most. None: as many as ``max_seconds`` allows; if that is None too, 300, and
+        twice as many again and again until R-hat of the number of clusters and of the log posterior is at most 1.1 over
+        the second half, up to 9,600 or 10^8 entries looked at by each chain.
     max_seconds : time budget of ``fit``, which then stops with what it has; None for none. If both budgets are given,
         both bind.
     n_chains : independent chains.
@@ -95,7 +98,8 @@ class DirichletProcessMixture(CountModel):
     membership_ : probabilities of the clusters for each training row and, last, of others, averaged over draws.
     labels_ : the most probable cluster of each training row, the largest cluster first.
     n_clusters_ : how many clusters these are: the most frequent number of the draws.
-    posterior_ : draws with ``n_clusters``, ``concentration`` and ``labels``, an ``xarray.Dataset`` (chain, draw, ...).
+    posterior_ : draws with ``n_clusters``, ``concentration``, ``log_density`` (of rows and partition) and ``labels``,
+        an ``xarray.Dataset`` (chain, draw, ...).
     agreement_ : whether the chains find the same partitions; printed as a report.
     trace_ : the run: draws, those of changing size in ``trace_.ragged``, statistics; not after ``load``.
     sampler_ : the sampler that ran: "auto" decided.
@@ -118,13 +122,14 @@ class DirichletProcessMixture(CountModel):
     rows_seen_: int
     _found: MixtureDraws
     _stream: Stream | None = None
+    _settling: Settling | None = None
 
     def __init__(
         self, component: Any = "multinomial", *, base: Any = 0.1, learn_base: Any = False,
         concentration: float | None = None, concentration_prior: tuple[float, float] = (1.0, 1.0),
         n_components_prior: str = "dp", sampler: Any = "auto", stick_sampler: Any = None, allocations: str = "auto",
         batch_size: int | None = None, split_merge: bool = True, start: Any = "one", search: bool = True,
-        max_iter: int | None = None, max_seconds: float | None = None, n_chains: int = 1, n_draws: int | None = None,
+        max_iter: int | None = None, max_seconds: float | None = None, n_chains: int = 2, n_draws: int | None = None,
         loss: str = "vi", n_jobs: int | None = None, random_state: Any = None, verbose: bool = False,
     ) -> None:  # fmt: skip
         self.component = component
@@ -175,6 +180,15 @@ class DirichletProcessMixture(CountModel):
         fit_mixture(self, data, choice, location)
         self._stream, self.rows_seen_ = None, data.size
 
+    def _ended(self, *, given: bool) -> str:
+        """Which budget ended the run; if there was none, whether the chains agree."""
+        settling, self._settling = self._settling, None
+        if settling is None or self.trace_.stopped is not None:
+            return super()._ended(given=given)
+        agreed = f"R-hat of the number of clusters and of the log posterior is {settling.rhat():.2f}"
+        most = "" if settling.rhat() <= AGREED else f", and {settling.most:g} are the most that so many rows get"
+        return f"the fit ended after {self.n_iter_:.4g} passes: {agreed}{most}"
+
     def partial_fit(self, X: Any, y: Any = None) -> DirichletProcessMixture:
         """One minibatch of a stream: its rows are allocated given the clusters of all rows before, and then forgotten.
 
@@ -188,8 +202,8 @@ class DirichletProcessMixture(CountModel):
         fitted = hasattr(self, "_found")
         rows = self._rows(X, reset=not fitted)
         self._settings(None if fitted else rows)
-        if SamplerChoice.of(self.sampler).name not in (AUTO, "collapsed") or self.n_chains > 1:
-            raise ValueError("partial_fit has one collapsed chain: leave sampler and n_chains as they are")
+        if SamplerChoice.of(self.sampler).name not in (AUTO, "collapsed"):
+            raise ValueError("partial_fit has one collapsed chain: leave sampler as it is")
         stream = self._stream or self._begun_stream()
         rows = _only(rows, self.encoding_.counted)
         before = 0 if stream.tables is None else stream.tables.counts.sum(axis=1, dtype=np.int64)
@@ -202,7 +216,7 @@ class DirichletProcessMixture(CountModel):
         self._keep(
             MixtureDraws(
                 rank[labels][None, None], np.array([[float(order.size)]]), np.array([[stream.partition.concentration]]),
-                stream.law.base[None, None], [[stream.tables.sizes[order].astype(np.int64)]],
+                stream.law.base[None, None], np.zeros((1, 1)), [[stream.tables.sizes[order].astype(np.int64)]],
                 [[np.ascontiguousarray(stream.tables.counts[:, order].T)]], stream=True,
             )
         )  # fmt: skip
@@ -350,6 +364,20 @@ class DirichletProcessMixture(CountModel):
         del y
         return float(self.score_samples(X).mean())
 
+    def mode_scores(self, X: Any) -> pd.DataFrame:
+        """By mode that chains are in: chains, clusters, the mean log posterior, and the mean score of rows ``X``."""
+        check_is_fitted(self, "posterior_")
+        rows = self._rows(X, reset=False)
+        own = self._component.constants(rows)
+        draws = self._found.number.shape[1]
+        table = self.agreement_.table()
+        found = table.groupby("mode").mean()
+        found.insert(0, "chains", table.groupby("mode").size())
+        for mode, chains in table.groupby("mode").groups.items():
+            some = [self._snapshots[c * draws + d] for c in chains for d in range(draws)]
+            found.loc[mode, "score"] = float(np.mean(log_predictive(some, rows, self._threads) + own))
+        return found
+
     def summary(self) -> Summary:
         """Mean, sd, ESS and R-hat of the number of clusters and the concentration, and whether the chains agree."""
         check_is_fitted(self, "posterior_")
@@ -432,7 +460,8 @@ class DirichletProcessMixture(CountModel):
         """
         if self._drawn.stream:
             raise ValueError("a stream forgets its rows: there is no membership of them; call predict_proba(X)")
-        return np.asarray(self._drawn.made["membership"])
+        found = self._drawn
+        return np.asarray(found.once("membership", lambda: found.view.frequencies))  # of a file that has no others
 
     @property
     def labels_(self) -> np.ndarray:

@@ -12,12 +12,14 @@ import numpy as np
 from scirocco.core.seeds import Purpose, generator
 from scirocco.corpora.documents import Documents
 from scirocco.counts.passes import SEARCH_SHARE
+from scirocco.counts.settling import Settling
 from scirocco.models.count_model import SamplerChoice
 from scirocco.models.dp_mixture.draws import MEMBER_DRAWS, MixtureDraws
 from scirocco.models.dp_mixture.engine import (
     BASE,
     CONCENTRATION,
     COUNTS,
+    DENSITY,
     LABELS,
     NUMBER,
     SIZES,
@@ -47,7 +49,9 @@ STREAM_BATCH = 1000  # rows of a minibatch of the stochastic samplers
 DRAW_BYTES, MOST_DRAWS, FEWEST_DRAWS = 2**28, 100, 10  # of draws; how many if that is not said
 TYPICAL_CLUSTERS = 50
 VIEW_SHARE = 0.1  # of the time, for what is read off the draws; a draw's memberships take about a pass
-FIXED = (LABELS, NUMBER, CONCENTRATION, BASE)  # what has the same shape in every draw
+FIXED = {  # what has the same shape in every draw
+    "labels": LABELS, "number": NUMBER, "concentration": CONCENTRATION, "base": BASE, "log_density": DENSITY,
+}  # fmt: skip
 
 
 def fit_mixture(model: DirichletProcessMixture, rows: Documents, choice: SamplerChoice, location: FitLocation) -> None:
@@ -58,9 +62,11 @@ def fit_mixture(model: DirichletProcessMixture, rows: Documents, choice: Sampler
     if draws is None:  # the runner may hold twice as many; of clusters nobody knows the number
         size = 8 * model.n_chains * (rows.size + TYPICAL_CLUSTERS * rows.width)
         draws = int(np.clip(DRAW_BYTES // size, FEWEST_DRAWS, MOST_DRAWS))
+    free = model.max_iter is None and model.max_seconds is None
+    passes = Settling(model.n_chains, model._passes, rows.words.size) if free else model._passes
     engines = [
         MixtureEngine(
-            partial(make_chain, model, rows, choice, seed, number, threads), number, draws=draws, passes=model._passes,
+            partial(make_chain, model, rows, choice, seed, number, threads), number, draws=draws, passes=passes,
             rows=rows.size, features=rows.width, entries=rows.words.size, kept=keeps(model, choice),
         )
         for number in range(model.n_chains)
@@ -69,8 +75,9 @@ def fit_mixture(model: DirichletProcessMixture, rows: Documents, choice: Sampler
     seconds = None if model.max_seconds is None else (1 - VIEW_SHARE) * model.max_seconds
     trace = location.run(engines, model, data, seed=seed, sampler=choice.name, seconds=seconds, workers=workers)
     keep(model, trace, kept=keeps(model, choice))
-    passes = sum(float(leaf["passes"]) for leaf in trace.leaves.values())
-    most = int(np.clip(VIEW_SHARE * passes, 1, MEMBER_DRAWS))
+    model._settling = passes if isinstance(passes, Settling) else None
+    made = sum(float(leaf["passes"]) for leaf in trace.leaves.values())
+    most = int(np.clip(VIEW_SHARE * made, 1, MEMBER_DRAWS))
     model._found.made["membership"] = model._found.membership(model._snapshots, rows, model._threads, most)
 
 
@@ -124,8 +131,9 @@ def partition_law(model: DirichletProcessMixture, concentration: float | None = 
 def keep(model: DirichletProcessMixture, trace: Trace, *, kept: bool) -> None:
     """The fitted attributes; ``kept`` says whether counts are those of all allocations."""
     model.trace_ = trace
+    fixed: dict[str, Any]
     if trace.chains:
-        fixed = {name: trace.posterior[name].values for name in FIXED}
+        fixed = {field: trace.posterior[name].values for field, name in FIXED.items()}
         sizes, counts = ([list(chain) for chain in trace.ragged[name]] for name in (SIZES, COUNTS))
     else:
         warnings.warn(
@@ -134,8 +142,7 @@ def keep(model: DirichletProcessMixture, trace: Trace, *, kept: bool) -> None:
             stacklevel=6,
         )
         found = trace.leaves[0]
-        fixed = {name: found[name][None, None] for name in FIXED}
+        fixed = {field: found[name][None, None] for field, name in FIXED.items()}
         sizes, counts = ([[found[name]]] for name in (SIZES, COUNTS))
-    labels, number, concentration, base = (fixed[name] for name in FIXED)
-    model._keep(MixtureDraws(labels, number, concentration, base, sizes, counts, kept))
+    model._keep(MixtureDraws(**fixed, sizes=sizes, counts=counts, kept=kept))
     model.n_iter_ = max(float(leaf["passes"]) for leaf in trace.leaves.values())
