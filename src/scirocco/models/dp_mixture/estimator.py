@@ -26,6 +26,7 @@ from scirocco.models.dp_mixture.base_measure import WAYS
 from scirocco.models.dp_mixture.components import COMPONENTS, Component, Encoding
 from scirocco.models.dp_mixture.draws import MixtureDraws
 from scirocco.models.dp_mixture.fitting import IN_MEMORY, STICKS, fit_mixture, keeps, partition_law
+from scirocco.models.dp_mixture.looks import component_for, holds_text, warn_of_codes
 from scirocco.models.dp_mixture.predictive import Snapshot, log_predictive
 from scirocco.models.dp_mixture.profiles import profiles
 from scirocco.models.dp_mixture.search import STARTS, Start
@@ -38,6 +39,7 @@ from scirocco.partitions.draws import (
     by_rank,
     entropy_in_bits,
     number_probabilities,
+    require_level,
     size_intervals,
 )
 from scirocco.partitions.losses import LOSSES
@@ -61,7 +63,8 @@ class DirichletProcessMixture(CountModel):
     ----------
     component : what rows are made of: "multinomial" (counts; the number of events of a row may be any), "categorical"
         (a table of categories, missing entries allowed), "bernoulli" (a table of yes and no), "poisson" (counts whose
-        totals matter too), or a ``Component`` of your own.
+        totals matter too), or a ``Component`` of your own. "auto" looks at the table; ``component_`` and ``summary``
+        say what it took.
     base : parameter of the base measure: Dirichlet(base), a number or one for each feature.
     learn_base : learn the base measure: "concentration" its total, "full" its mean too. True is "full".
     concentration : of the Dirichlet process, or the Dirichlet parameter gamma of weights of "mfm"; None learns it (of
@@ -100,6 +103,7 @@ class DirichletProcessMixture(CountModel):
     n_clusters_ : how many clusters these are: the most frequent number of the draws.
     posterior_ : draws with ``n_clusters``, ``concentration``, ``log_density`` (of rows and partition) and ``labels``,
         an ``xarray.Dataset`` (chain, draw, ...).
+    component_ : the name of the component: "auto" decided.
     agreement_ : whether the chains find the same partitions; printed as a report.
     trace_ : the run: draws, those of changing size in ``trace_.ragged``, statistics; not after ``load``.
     sampler_ : the sampler that ran: "auto" decided.
@@ -116,9 +120,11 @@ class DirichletProcessMixture(CountModel):
     """
 
     default_passes: ClassVar[int] = 300
-    _facts: ClassVar[tuple[str, ...]] = (*CountModel._facts, "n_features_in_", "rows_seen_")
+    _facts: ClassVar[tuple[str, ...]] = (*CountModel._facts, "n_features_in_", "rows_seen_", "component_", "looked_")
 
     encoding_: Encoding
+    component_: str
+    looked_: str
     rows_seen_: int
     _found: MixtureDraws
     _stream: Stream | None = None
@@ -156,7 +162,7 @@ class DirichletProcessMixture(CountModel):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        any_values = self._component.any_values
+        any_values = self.component == AUTO or self._component.any_values
         tags.input_tags.sparse = not any_values
         tags.input_tags.positive_only = not any_values
         tags.input_tags.allow_nan = any_values
@@ -251,8 +257,23 @@ class DirichletProcessMixture(CountModel):
             return self.component
         if not isinstance(self.component, str):
             raise TypeError(f"component must be one of {', '.join(COMPONENTS)} or a Component; got {self.component!r}")
-        require_choice("component", self.component, tuple(COMPONENTS))
-        return COMPONENTS[self.component]
+        require_choice("component", self.component, (AUTO, *COMPONENTS))
+        return COMPONENTS[self.component_ if self.component == AUTO else self.component]
+
+    def _look(self, X: Any) -> None:
+        """Which component the table gets, and whether it is fit for it."""
+        self.looked_ = ""
+        if self.component == AUTO:
+            self.component_, why = component_for(X)
+            self.looked_ = f"component: {self.component_}, since {why}."
+            return
+        component = self._component
+        self.component_ = self.component if isinstance(self.component, str) else type(component).__name__.lower()
+        if not component.any_values and holds_text(X):
+            raise TypeError(
+                f"component={self.component_!r} takes counts, and X holds text: a table of categories has "
+                "component='categorical'; of documents count words with CountVectorizer first"
+            )
 
     @property
     def _base_way(self) -> str | None:
@@ -264,6 +285,8 @@ class DirichletProcessMixture(CountModel):
         return self.learn_base
 
     def _rows(self, X: Any, *, reset: bool) -> Documents:
+        if reset:
+            self._look(X)
         component = self._component
         if component.any_values:
             checked = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
@@ -276,6 +299,8 @@ class DirichletProcessMixture(CountModel):
         else:
             refuse_text(X, type(self).__name__)
             checked = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=COUNTS)
+            if reset:
+                warn_of_codes(checked, self.component_)
         if reset:
             names = X.vocabulary if isinstance(X, Corpus) else names_of(X)
             self.encoding_ = component.encoding(checked, names)
@@ -383,7 +408,7 @@ class DirichletProcessMixture(CountModel):
         check_is_fitted(self, "posterior_")
         values = np.stack([self._found.number, self._found.concentration], axis=2)
         found = table_of(values, ["n_clusters", "concentration"])
-        note = "\n".join(line for line in (found.note, self._counted()) if line)
+        note = "\n".join(line for line in (found.note, getattr(self, "looked_", ""), self._counted()) if line)
         return Summary(found.table, self._noted(note), agreement=self.agreement_, verdict=self.verdict())
 
     def _counted(self) -> str:
@@ -492,15 +517,33 @@ class DirichletProcessMixture(CountModel):
         check_is_fitted(self, "posterior_")
         return entropy_in_bits(self.membership_ if X is None else self._shares(X))
 
-    def profiles(self, n: int = 10, *, level: float = 0.9, by: str = "distinctive") -> pd.DataFrame:
+    def membership(self, X: Any, *, level: float = 0.9) -> pd.DataFrame:
+        """By row and cluster: the probability of ``predict_proba(X, unseen=True)``, and its credible interval.
+
+        The interval is that of the probability given the parameters, which draws know only so far.
+        """
+        import pandas as pd
+
+        check_is_fitted(self, "posterior_")
+        require_level(level)
+        rows, view = self._rows(X, reset=False), self._drawn.view
+        each = np.array([view.gathered(k, own.shares(rows, self._threads)) for k, own in enumerate(self._snapshots)])
+        low, high = np.quantile(each, [(1 - level) / 2, (1 + level) / 2], axis=0)
+        named = X.index if hasattr(X, "iloc") else pd.RangeIndex(rows.size)
+        index = pd.MultiIndex.from_product([named, [*range(self.n_clusters_), "others"]], names=["row", "cluster"])
+        columns = {"probability": each.mean(axis=0), "lower": low, "upper": high}
+        return pd.DataFrame({name: values.ravel() for name, values in columns.items()}, index=index)
+
+    def profiles(self, n: int = 10, *, level: float = 0.9, by: str = "distinctive", names: Any = None) -> pd.DataFrame:
         """The ``n`` first features of each cluster, with credible intervals.
 
         ``by`` "distinctive" has those first that tell the cluster from the rest, by their share of the Kullback-Leibler
         divergence, "mean" the most frequent. ``lift`` is the mean over that of all other rows. Intervals contain the
         uncertainty of the parameters and of who belongs to the cluster; ``rows`` is its mean size, ``present`` the
-        share of the draws that have it.
+        share of the draws that have it. ``names`` of the columns, if those of the table that was fitted will not do.
         """
-        return profiles(self._drawn, self._snapshots, self.encoding_, n=n, level=level, by=by, seed=self._fixed_seed())
+        encoding = self.encoding_ if names is None else self.encoding_.named(names, self.n_features_in_)
+        return profiles(self._drawn, self._snapshots, encoding, n=n, level=level, by=by, seed=self._fixed_seed())
 
     @property
     def agreement_(self) -> ChainAgreement:
