@@ -458,7 +458,7 @@ def test_time_budgets_end_in_every_phase(data, ticking):
         ({"base": [0.1, 0.2]}, "base must be a number or 4 of them"),
         ({"concentration": 0.0}, "concentration must be finite"),
         ({"concentration_prior": (1.0,)}, "concentration_prior must be a shape and a rate"),
-        ({"n_components_prior": "py"}, "n_components_prior must be one of dp, mfm"),
+        ({"n_components_prior": "py"}, "n_components_prior must be one of auto, dp, mfm"),
         ({"sampler": "nuts"}, "sampler must be one of"),
         ({"start": "everywhere"}, "start must be one of"),
         ({"start": np.zeros(3, int)}, "start must be one of"),
@@ -500,7 +500,7 @@ def test_memberships_are_those_given_all_other_rows(component, prior):
     counts = rng.poisson(rng.gamma(0.5, 3.0, (3, 4))[rng.integers(0, 3, 12)])
     model = sc.DirichletProcessMixture(component, n_components_prior=prior, max_iter=12, n_draws=6, random_state=0)
     model.fit(counts)
-    rows, law = model.encoding_.rows(counts), model.encoding_.law(model.base)
+    rows, law = model.encoding_.rows(counts), model.encoding_.law(model._base)
     snapshot, labels = model._snapshots[-1], model._found.draws[-1]
     number = labels.max() + 1
 

@@ -26,8 +26,15 @@ def brief(monkeypatch):
     monkeypatch.setattr(DirichletProcessMixture, "default_passes", 40)
 
 
+def made(**settings):
+    """A prior with which these rows are not settled at once."""
+    return sc.DirichletProcessMixture(
+        "categorical", base=0.1, n_components_prior="dp", n_draws=20, random_state=0, **settings
+    )
+
+
 def fitted(**settings):
-    return sc.DirichletProcessMixture("categorical", n_draws=20, random_state=0, **settings).fit(answers())
+    return made(**settings).fit(answers())
 
 
 def test_chains_go_on_until_they_agree_on_any_threads(brief):
@@ -64,7 +71,7 @@ def test_an_interrupted_fit_makes_the_same_decisions(brief, tmp_path, monkeypatc
     with monkeypatch.context() as changed:
         changed.setattr(Collapsed, "step", interrupting)
         changed.setattr(group, "CHUNK_SECONDS", 1e-6)
-        model = sc.DirichletProcessMixture("categorical", n_draws=20, random_state=0, n_jobs=1)
+        model = made(n_jobs=1)
         with pytest.warns(UserWarning, match="interrupted|before the sampler began"):
             model.fit(answers(), path=tmp_path / "run")
     again = sc.resume(tmp_path / "run", answers())

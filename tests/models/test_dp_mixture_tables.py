@@ -95,3 +95,17 @@ def test_membership_has_intervals():
     assert table.loc[("person 3", model.predict(frame[3:4])[0]), "probability"] > 0.5
     with pytest.raises(ValueError, match="level must lie"):
         model.membership(frame[:5], level=1.5)
+
+
+def test_priors_of_counts_and_of_categories():
+    codes, _ = likert(60)
+    quick = {"max_iter": 3, "n_draws": 1, "random_state": 0}
+
+    def draws(table, component, **settings):
+        return sc.DirichletProcessMixture(component, **quick, **settings).fit(table).posterior_["labels"].values
+
+    usual, given = draws(codes, "categorical"), draws(codes, "categorical", base=1.0, n_components_prior="mfm")
+    np.testing.assert_array_equal(usual, given)
+    counts = codes - 1
+    usual, given = draws(counts, "multinomial"), draws(counts, "multinomial", base=0.1, n_components_prior="dp")
+    np.testing.assert_array_equal(usual, given)

@@ -65,13 +65,14 @@ class DirichletProcessMixture(CountModel):
         (a table of categories, missing entries allowed), "bernoulli" (a table of yes and no), "poisson" (counts whose
         totals matter too), or a ``Component`` of your own. "auto" looks at the table; ``component_`` and ``summary``
         say what it took.
-    base : parameter of the base measure: Dirichlet(base), a number or one for each feature.
+    base : parameter of the base measure: Dirichlet(base), a number or one for each feature. None is 0.1 for counts, and
+        1 for categories and for yes and no.
     learn_base : learn the base measure: "concentration" its total, "full" its mean too. True is "full".
     concentration : of the Dirichlet process, or the Dirichlet parameter gamma of weights of "mfm"; None learns it (of
         "mfm" it is 1 then).
     concentration_prior : shape and rate of its gamma prior.
     n_components_prior : "dp", a Dirichlet process, or "mfm", a mixture of finite mixtures, whose number of clusters
-        does not grow with the rows.
+        does not grow with the rows. "auto" is "dp" for counts, and "mfm" for categories and for yes and no.
     sampler : "collapsed" integrates weights and parameters out, one thread; "gibbs" draws them given all rows and then
         new clusters of a minibatch, on all threads. "slice" is the slice sampler with sticks; "scir", "scir_cv" and
         "sgrld", or a simplex sampler such as ``SCIR(step_size)``, move its sticks and components by small steps (a
@@ -131,9 +132,9 @@ class DirichletProcessMixture(CountModel):
     _settling: Settling | None = None
 
     def __init__(
-        self, component: Any = "multinomial", *, base: Any = 0.1, learn_base: Any = False,
+        self, component: Any = "multinomial", *, base: Any = None, learn_base: Any = False,
         concentration: float | None = None, concentration_prior: tuple[float, float] = (1.0, 1.0),
-        n_components_prior: str = "dp", sampler: Any = "auto", stick_sampler: Any = None, allocations: str = "auto",
+        n_components_prior: str = "auto", sampler: Any = "auto", stick_sampler: Any = None, allocations: str = "auto",
         batch_size: int | None = None, split_merge: bool = True, start: Any = "one", search: bool = True,
         max_iter: int | None = None, max_seconds: float | None = None, n_chains: int = 2, n_draws: int | None = None,
         loss: str = "vi", n_jobs: int | None = None, random_state: Any = None, verbose: bool = False,
@@ -233,7 +234,7 @@ class DirichletProcessMixture(CountModel):
 
     def _begun_stream(self) -> Stream:
         """At its beginning, or at the last draw of a fit."""
-        law, counted = self.encoding_.law(self.base), self.encoding_.counted
+        law, counted = self.encoding_.law(self._base), self.encoding_.counted
         concentration = float(self._found.concentration[0, -1]) if hasattr(self, "_found") else None
         stream = Stream(
             law, counted, partition_law(self, concentration), seed=FitLocation().seed(self.random_state),
@@ -276,6 +277,14 @@ class DirichletProcessMixture(CountModel):
             )
 
     @property
+    def _base(self) -> Any:
+        return self._component.default_base if self.base is None else self.base
+
+    @property
+    def _prior(self) -> str:
+        return self._component.default_prior if self.n_components_prior == AUTO else self.n_components_prior
+
+    @property
     def _base_way(self) -> str | None:
         if isinstance(self.learn_base, bool | np.bool_):
             return "full" if self.learn_base else None
@@ -316,7 +325,7 @@ class DirichletProcessMixture(CountModel):
         if positive_array("concentration_prior", self.concentration_prior).shape != (2,):
             raise ValueError(f"concentration_prior must be a shape and a rate; got {self.concentration_prior!r}")
         self._require_sampler()
-        require_choice("n_components_prior", self.n_components_prior, PRIORS)
+        require_choice("n_components_prior", self.n_components_prior, (AUTO, *PRIORS))
         require_choice("loss", self.loss, LOSSES)
         start = Start.of(self.start)
         if start.labels is None:
@@ -329,7 +338,7 @@ class DirichletProcessMixture(CountModel):
                 )
         if self._base_way is not None and self._component.prior_rate:
             raise ValueError("learn_base learns Dirichlet parameters: a Poisson component has none")
-        self.encoding_.law(self.base)
+        self.encoding_.law(self._base)
 
     def _require_sampler(self) -> None:
         choice = SamplerChoice.of(self.sampler)
@@ -341,9 +350,9 @@ class DirichletProcessMixture(CountModel):
             if self.allocations == "estimated":
                 raise ValueError("estimated allocations need sampler='scir', 'scir_cv' or 'sgrld'")
             return
-        if self.encoding_.law(self.base).totals.size > 1 or self._component.prior_rate:
+        if self.encoding_.law(self._base).totals.size > 1 or self._component.prior_rate:
             raise ValueError(f"sampler={self.sampler!r} moves sticks and one simplex a cluster: multinomial rows only")
-        if self.n_components_prior != "dp" or self._base_way is not None:
+        if self._prior != "dp" or self._base_way is not None:
             raise ValueError(
                 f"sampler={self.sampler!r} has sticks of a Dirichlet process and a fixed base measure: take "
                 "'collapsed' or 'gibbs' for 'mfm' and learn_base"

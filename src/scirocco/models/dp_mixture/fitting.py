@@ -92,7 +92,7 @@ def make_chain(
     model: DirichletProcessMixture, rows: Documents, choice: SamplerChoice, seed: int, number: int, threads: int
 ) -> MixtureChain:
     """The sampler of one chain at its start."""
-    law, counted = model.encoding_.law(model.base), model.encoding_.counted
+    law, counted = model.encoding_.law(model._base), model.encoding_.counted
     start = Start.of(model.start).compact
     common: dict[str, Any] = {"seed": seed, "chain": number, "threads": threads}
     searched: dict[str, Any] = {
@@ -123,7 +123,7 @@ def partition_law(model: DirichletProcessMixture, concentration: float | None = 
     learnt = model.concentration is None
     begin = 1.0 if model.concentration is None else float(model.concentration)
     value = begin if concentration is None else concentration
-    if model.n_components_prior == "mfm":
+    if model._prior == "mfm":
         return FiniteMixtures(value)
     return DirichletProcess(value, model.concentration_prior if learnt else None)
 
