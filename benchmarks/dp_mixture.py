@@ -156,7 +156,7 @@ def scirocco(data: Data, budgets: list[float], threads: int, seed: int) -> Found
 
     def fit(rows: sp.csr_matrix, seconds: float) -> Any:
         return sc.DirichletProcessMixture(
-            base=BASE, max_seconds=seconds, max_iter=10**9, n_jobs=threads, random_state=seed
+            n_chains=1, base=BASE, max_seconds=seconds, max_iter=10**9, n_jobs=threads, random_state=seed
         ).fit(rows)
 
     fit(data.train[:1000], 1.0).score(data.test[:10])  # compiled

@@ -63,7 +63,7 @@ def alone(what: str, rows: int) -> None:
     sc.DirichletProcessMixture(max_iter=20, random_state=0).fit(synthetic(1000, 5.0).train)  # compiled
     began, base = time.perf_counter(), megabytes()
     if what == "fit":
-        sc.DirichletProcessMixture(max_iter=40, random_state=0, n_jobs=1).fit(synthetic(rows, 5.0).train)
+        sc.DirichletProcessMixture(max_iter=40, n_chains=1, random_state=0, n_jobs=1).fit(synthetic(rows, 5.0).train)
     else:
         model, pool = sc.DirichletProcessMixture(random_state=0, n_jobs=1), synthetic(POOL, 5.0).train
         for first in range(0, rows, STREAM_BATCH):

@@ -51,7 +51,7 @@ class Results(NamedTuple):
 
 def fitted(users: dp_mixture.Users, seed: int, **settings: Any) -> Any:
     """A model; its score and mean number of clusters."""
-    model = sc.DirichletProcessMixture(base=BASE, random_state=seed, n_jobs=1, **settings)
+    model = sc.DirichletProcessMixture(base=BASE, n_chains=1, random_state=seed, n_jobs=1, **settings)
     model.fit(users.train.matrix())
     number = model.posterior_["n_clusters"].values
     return number[0], np.array([model.score(users.test.matrix()), number.mean()])

@@ -53,6 +53,7 @@ TINY = {
          "SCALING_BATCHES": (10, 20), "DIMENSIONS": (3,), "EXAMPLES": 50, "MANY": 50},
     ),
     "gradient_engine": (["logistic"], {"ROUNDS": 1, "Logistic.steps": 20}),
+    "latent_classes": (["--seeds", "1", "--laws", "yes_no"], {"PASSES": 5, "CLASSES": range(1, 3), "SHARE": 0.1}),
     "lda": (["--budgets", "0.5", "--topics", "3", "--libraries", "scirocco", "scikit-learn"], {"HELD_OUT": 20}),
     "lda_scaling": (
         ["--picture", "scaling.png"],

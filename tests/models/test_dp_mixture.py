@@ -12,6 +12,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import scirocco as sc
 from scirocco.corpora.documents import Documents
 from scirocco.models.dp_mixture import Multinomial, Poisson
+from scirocco.models.dp_mixture.clusters import Clusters
 from scirocco.models.dp_mixture.gibbs import Collapsed
 from scirocco.models.dp_mixture.partition import DirichletProcess
 from scirocco.models.dp_mixture.predictive import Snapshot
@@ -153,6 +154,15 @@ def test_draws_and_what_is_read_from_them(data, fitted):
     assert "2 chains find the same partitions" in str(fitted.summary())
 
 
+def test_modes_have_their_evidence(data, fitted):
+    held = data[0][600:]
+    found = fitted.mode_scores(held)
+    assert found["chains"].sum() == 2
+    if len(found) == 1:
+        assert found["score"].iloc[0] == pytest.approx(fitted.score(held))
+    assert found["log_density"].mean() == pytest.approx(float(fitted.posterior_["log_density"].mean()))
+
+
 def test_uncertainty_of_rows(data, fitted):
     entropy = fitted.entropy()
     assert entropy.shape == (600,)
@@ -219,7 +229,7 @@ def test_classes_that_overlap_are_not_doubled():
         "categorical", base=1.0, n_components_prior="mfm", max_iter=80, n_draws=5, random_state=0
     ).fit(table)
     assert model.cluster_numbers(least=20).idxmax() == 4
-    sizes = model.cluster_sizes()["mean"][:4].to_numpy()
+    sizes = model.cluster_sizes(by="rank")["mean"][:4].to_numpy()
     assert sizes == pytest.approx(np.sort(np.bincount(z))[::-1], rel=0.1)
 
 
@@ -330,7 +340,7 @@ def test_a_stream(tmp_path, monkeypatch):
         assert other.rows_seen_ == 1800
         assert other._found.sizes[0][0].sum() == 1800
         assert other.score(held) > before
-    with pytest.raises(ValueError, match="one collapsed chain"):
+    with pytest.raises(ValueError, match="one collapsed chain: leave sampler"):
         sc.DirichletProcessMixture(sampler="gibbs").partial_fit(counts)
 
 
@@ -409,13 +419,16 @@ def test_tables_of_dates_and_intervals(tmp_path):
             "odd": [True, None, 3] * 20,
         }
     )
-    model = sc.DirichletProcessMixture("categorical", max_iter=5, n_draws=2, random_state=0).fit(
-        table, path=tmp_path / "run"
-    )
+    model = sc.DirichletProcessMixture("categorical", max_iter=5, n_draws=2, random_state=0)
+    with pytest.warns(UserWarning, match="column 'day' has 60 different values: clusters will follow it alone"):
+        model.fit(table, path=tmp_path / "run")
     model.save(tmp_path / "model.npz")
     again = sc.DirichletProcessMixture.load(tmp_path / "model.npz")
     np.testing.assert_array_equal(again.score_samples(table), model.score_samples(table))
-    with pytest.raises(ValueError, match="the data differ"):
+    with (
+        pytest.warns(UserWarning, match="column 'day' has 60 different values"),
+        pytest.raises(ValueError, match="the data differ"),
+    ):
         sc.resume(tmp_path / "run", table.assign(odd=[False, None, 4] * 20))
 
 
@@ -445,7 +458,7 @@ def test_time_budgets_end_in_every_phase(data, ticking):
         ({"base": [0.1, 0.2]}, "base must be a number or 4 of them"),
         ({"concentration": 0.0}, "concentration must be finite"),
         ({"concentration_prior": (1.0,)}, "concentration_prior must be a shape and a rate"),
-        ({"n_components_prior": "py"}, "n_components_prior must be one of dp, mfm"),
+        ({"n_components_prior": "py"}, "n_components_prior must be one of auto, dp, mfm"),
         ({"sampler": "nuts"}, "sampler must be one of"),
         ({"start": "everywhere"}, "start must be one of"),
         ({"start": np.zeros(3, int)}, "start must be one of"),
@@ -477,3 +490,65 @@ def test_wrong_data_is_named():
         model.fit(["some text", "more"])
     with pytest.raises(ValueError, match="column 1 has no entry"):
         sc.DirichletProcessMixture("categorical").fit(np.array([["a", None], ["b", None]], dtype=object))
+
+
+@pytest.mark.parametrize("component", ["multinomial", "categorical", Poisson(rate=0.5)], ids=str)
+@pytest.mark.parametrize("prior", ["dp", "mfm"])
+def test_memberships_are_those_given_all_other_rows(component, prior):
+    """Against the densities of all partitions that differ in one row."""
+    rng = np.random.default_rng(0)
+    counts = rng.poisson(rng.gamma(0.5, 3.0, (3, 4))[rng.integers(0, 3, 12)])
+    model = sc.DirichletProcessMixture(component, n_components_prior=prior, max_iter=12, n_draws=6, random_state=0)
+    model.fit(counts)
+    rows, law = model.encoding_.rows(counts), model.encoding_.law(model._base)
+    snapshot, labels = model._snapshots[-1], model._found.draws[-1]
+    number = labels.max() + 1
+
+    def density(own):
+        clusters = Clusters(rows, law)
+        clusters.relabel(own)
+        return clusters.log_density(snapshot.partition)
+
+    found = snapshot.member_shares(rows, labels, 1)
+    for i, k in enumerate(labels):
+        alone = np.sum(labels == k) == 1
+        logs = np.full(number + 1, -np.inf)
+        for j in range(number + (not alone)):
+            logs[j] = density(np.where(np.arange(12) == i, j, labels))
+        np.testing.assert_allclose(found[i], np.exp(logs - np.logaddexp.reduce(logs)), rtol=1e-9, atol=1e-300)
+    np.testing.assert_array_equal(snapshot.member_shares(rows, labels, 2), found)
+
+
+def test_labels_predictions_and_profiles_are_views_of_the_draws(data, tmp_path):
+    """Classes that overlap: the point partition has one cluster, which no draw has."""
+    rng = np.random.default_rng(1)
+    z = rng.choice(3, 600, p=[0.5, 0.3, 0.2])
+    chances = np.array([[0.8, 0.8, 0.2, 0.2, 0.8, 0.2], [0.2, 0.8, 0.8, 0.2, 0.2, 0.8], [0.8, 0.2, 0.2, 0.8, 0.8, 0.8]])
+    table = (rng.random((600, 6)) < chances[z]).astype(int)
+    model = sc.DirichletProcessMixture("categorical", base=1.0, n_components_prior="mfm", max_iter=150, random_state=0)
+    model.fit(table)
+    numbers = model.cluster_numbers()
+    assert model.n_clusters_ == numbers.idxmax()
+    assert model.membership_.shape == (600, model.n_clusters_ + 1)
+    np.testing.assert_allclose(model.membership_.sum(axis=1), 1, atol=1e-6)
+    np.testing.assert_array_equal(model.labels_, model.membership_[:, :-1].argmax(axis=1))
+    assert adjusted_rand_score(z, model.labels_) > 0.15 + adjusted_rand_score(z, model.point_partition().labels)
+    assert model.entropy().mean() > 0.3
+    assert np.abs(model.entropy() - model.entropy(table)).max() < 0.3
+    assert np.mean(model.predict(table) == model.labels_) > 0.95
+    np.testing.assert_allclose(model.predict_proba(table, unseen=True), model.membership_, atol=0.2)
+    sizes = model.cluster_sizes()
+    assert list(sizes.index) == [*range(model.n_clusters_), "others"]
+    assert sizes["mean"].sum() == pytest.approx(600)
+    np.testing.assert_allclose(sizes["mean"], model.membership_.sum(axis=0), atol=30)
+    assert set(model.profiles(2)["cluster"]) == set(range(model.n_clusters_))
+    said = str(model.summary())
+    assert f"{model.n_clusters_} clusters, the most frequent number of the draws" in said
+    assert "point partition (vi): " in said
+    model.save(tmp_path / "model.npz")
+    again = sc.DirichletProcessMixture.load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(again.membership_, model.membership_)
+    np.testing.assert_array_equal(again.predict_proba(table), model.predict_proba(table))
+    pd.testing.assert_frame_equal(again.profiles(3), model.profiles(3))
+    with pytest.raises(ValueError, match="by must be one of"):
+        model.cluster_sizes(by="size")

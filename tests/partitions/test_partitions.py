@@ -85,6 +85,17 @@ def test_rows_that_always_agree_are_not_parted():
     assert np.all(labels == labels[:, :1])
 
 
+def test_a_partition_that_is_like_no_draw_says_so():
+    rng = np.random.default_rng(8)
+    unsure = rng.integers(0, 3, (30, 200))  # rows say nothing of each other
+    found = sc.partitions.point_partition(unsure)
+    assert "no draw has 1 clusters: they have 3" in repr(found)
+    assert "one cluster for all rows would cost" in repr(found)
+    clear = sc.partitions.point_partition(noisy_draws(np.repeat([0, 1, 2], 60), 30, 0.0, rng))
+    assert clear.remarks == ()
+    assert sc.partitions.point_partition(np.zeros((5, 20), int)).remarks == ()
+
+
 def test_a_credible_ball_has_its_share_and_its_edges():
     rng = np.random.default_rng(6)
     truth = rng.integers(0, 4, 50)
@@ -153,7 +164,7 @@ def test_rows_that_were_not_searched_join_where_their_draws_lie(monkeypatch):
     assert other.expected_loss != some.expected_loss  # of other rows
 
 
-def test_sizes_numbers_and_entropy_of_draws():
+def test_sizes_and_numbers_of_draws():
     from scirocco.partitions.draws import PartitionDraws, by_rank, number_probabilities, size_intervals
 
     drawn = PartitionDraws(np.array([[0, 0, 0, 1], [0, 0, 1, 1], [1, 1, 1, 0], [0, 1, 2, 2]]))
@@ -167,8 +178,3 @@ def test_sizes_numbers_and_entropy_of_draws():
     assert (table["lower"] <= table["upper"]).all()
     with pytest.raises(ValueError, match="level must lie strictly between 0 and 1"):
         size_intervals(by_rank(sizes), 1.0, "rank")
-    np.testing.assert_allclose(PartitionDraws(np.array([[0, 0, 1], [0, 0, 1]])).entropy(np.array([0, 0, 1])), 0)
-    half = PartitionDraws(np.array([[0, 0, 1, 1], [0, 1, 0, 1]])).entropy(np.array([0, 0, 1, 1]))
-    chances = np.array([1.0, 0.5])  # of its own cluster in either draw
-    p = chances.mean()
-    np.testing.assert_allclose(half, -p * np.log2(p) - (1 - p) * np.log2(1 - p))

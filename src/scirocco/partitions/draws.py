@@ -12,7 +12,7 @@ from scirocco.core.checks import require_choice, require_count
 from scirocco.core.seeds import Purpose, generator
 from scirocco.partitions.ball import CredibleBall, credible_ball
 from scirocco.partitions.losses import LOSSES, co_clustering
-from scirocco.partitions.search import PointPartition, point_partition
+from scirocco.partitions.search import PointPartition, point_partition, remarks_on
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,7 +51,9 @@ class PartitionDraws:
         found = point_partition(draws[:, some], **options)
         labels = memberships(draws, some, found.labels).argmax(axis=1)
         labels[some] = found.labels
-        return PointPartition(labels, found.expected_loss, loss, found.starts)
+        return PointPartition(
+            labels, found.expected_loss, loss, found.starts, remarks_on(labels, found.expected_loss, draws, loss)
+        )
 
     def ball(self, partition: Any, *, level: float = 0.95, loss: str = "vi") -> CredibleBall:
         """How far from a partition the draws are; see ``partitions.credible_ball``."""
@@ -60,10 +62,6 @@ class PartitionDraws:
     def co_clustering(self, rows: Any = None) -> np.ndarray:
         """How often pairs of some rows, or of all, are in one cluster, (row, row)."""
         return co_clustering(self.labels, np.arange(self.labels.shape[1]) if rows is None else rows)
-
-    def entropy(self, partition: np.ndarray) -> np.ndarray:
-        """How unsure each row's cluster of a partition is, in bits."""
-        return entropy_in_bits(memberships(self.labels, np.arange(partition.size), partition))
 
     def sizes(self) -> list[np.ndarray]:
         """How many rows each cluster has, for each draw."""

@@ -27,7 +27,9 @@ from scirocco.core.seeds import Purpose, generator
 from scirocco.partitions.losses import LOSSES, distances, label_draws, measure
 
 MOST_SWEEPS = 50
+MOST_WORK = 2e9  # counts that all starts may look at, about: seconds
 CANDIDATES = 50  # draws of which the best is a start
+NEAR = 0.1  # a loss is near that of one cluster if it is less by no more than this share
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +43,8 @@ class PointPartition:
     loss: str
     starts: int
     """How many of the starts ended at this loss."""
+    remarks: tuple[str, ...] = ()
+    """What is to be said against it."""
 
     @property
     def sizes(self) -> np.ndarray:
@@ -48,9 +52,10 @@ class PointPartition:
         return np.bincount(self.labels)
 
     def __repr__(self) -> str:
+        said = "".join(f"; {remark}" for remark in self.remarks)
         return (
             f"<PointPartition: {self.labels.size} rows in {self.sizes.size} clusters, expected {self.loss} "
-            f"{self.expected_loss:.4g}, found by {self.starts} starts>"
+            f"{self.expected_loss:.4g}, found by {self.starts} starts{said}>"
         )
 
 
@@ -93,14 +98,29 @@ def point_partition(
             if start == 0:  # labels of the best draw, as far as there is room
                 own[back] = best_draw
                 own[own >= most] = -1
-            found[start] = _descend(columns, weights, own, most, cost, rng)
+            found[start] = _descend(columns, weights, own, most, cost, rng, MOST_WORK / n_starts)
 
     over_blocks(work, n_starts, threads)
     scores = np.array([distances(draws, own[back], loss).mean() for own in found])
     best = int(np.argmin(scores))
+    labels = _by_size(found[best][back])
     return PointPartition(
-        _by_size(found[best][back]), float(scores[best]), loss, int(np.sum(scores <= scores[best] + 1e-9))
-    )
+        labels, float(scores[best]), loss, int(np.sum(scores <= scores[best] + 1e-9)),
+        remarks_on(labels, float(scores[best]), draws, loss),
+    )  # fmt: skip
+
+
+def remarks_on(labels: np.ndarray, value: float, draws: np.ndarray, loss: str) -> tuple[str, ...]:
+    """What is to be said of a partition with this expected loss that does not look like the draws that it is of."""
+    found = []
+    number, drawn = int(labels.max()) + 1, draws.max(axis=1) + 1
+    if number not in drawn:
+        between = f"{drawn.min()} to {drawn.max()}" if np.ptp(drawn) else f"{drawn[0]}"
+        found.append(f"no draw has {number} clusters: they have {between}")
+    alone = float(distances(draws, np.zeros(labels.size, int), loss).mean())
+    if drawn.max() > 1 and value > (1 - NEAR) * alone:
+        found.append(f"one cluster for all rows would cost {alone:.4g}, hardly more: the draws are too unsure for it")
+    return tuple(found)
 
 
 def _by_size(labels: np.ndarray) -> np.ndarray:
@@ -113,16 +133,18 @@ def _by_size(labels: np.ndarray) -> np.ndarray:
 
 
 def _descend(
-    columns: np.ndarray, weights: np.ndarray, own: np.ndarray, most: int, cost: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
-    """Down to a partition that no move of a row and no dissolved cluster makes better."""
+    columns: np.ndarray, weights: np.ndarray, own: np.ndarray, most: int, cost: np.ndarray, rng: np.random.Generator,
+    work: float,
+) -> np.ndarray:  # fmt: skip
+    """Down to a partition that no move of a row and no dissolved cluster makes better, or until the work is done."""
     sizes, both = np.zeros(most, np.int64), np.zeros((len(columns[0]), int(columns.max()) + 1, most), np.int64)
     _fill(columns, weights, own, sizes, both)
-    _settle(columns, weights, own, sizes, both, cost, rng)
+    work -= _settle(columns, weights, own, sizes, both, cost, rng, work)
     for cluster in rng.permutation(most):
         members = np.flatnonzero(own == cluster)
-        if not members.size:
+        if not members.size or work < 0:
             continue
+        work -= 4 * both.size
         before, value = own.copy(), _value(sizes, both, cost)
         _take_out(columns, weights, own, sizes, both, members)
         for _ in range(2):
@@ -130,18 +152,22 @@ def _descend(
         if _value(sizes, both, cost) >= value - 1e-12:
             own[:], sizes[:], both[:] = before, 0, 0
             _fill(columns, weights, own, sizes, both)
-    _settle(columns, weights, own, sizes, both, cost, rng)
+    _settle(columns, weights, own, sizes, both, cost, rng, work)
     return own
 
 
 def _settle(
     columns: np.ndarray, weights: np.ndarray, own: np.ndarray, sizes: np.ndarray, both: np.ndarray, cost: np.ndarray,
-    rng: np.random.Generator,
-) -> None:  # fmt: skip
-    """Sweeps until no row moves."""
+    rng: np.random.Generator, work: float,
+) -> float:  # fmt: skip
+    """Sweeps until no row moves or so much work is done, one at least; the work, in counts that were looked at."""
+    done = 0.0
     for _ in range(MOST_SWEEPS):
-        if not _sweep(columns, weights, own, sizes, both, cost, rng.permutation(len(own))):
+        moved = _sweep(columns, weights, own, sizes, both, cost, rng.permutation(len(own)))
+        done += columns.size * (1 + np.count_nonzero(sizes))
+        if not moved or done > work:
             break
+    return done
 
 
 @inlined

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from scirocco.core.checks import positive_array
 from scirocco.core.parts import part
 from scirocco.corpora.documents import Documents
 from scirocco.models.dp_mixture.density import Law
+from scirocco.models.dp_mixture.looks import warn_of_many
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +43,18 @@ class Encoding:
         """A table as rows of features."""
         return self.component.rows(X, self)
 
+    def named(self, names: Any, columns: int) -> Encoding:
+        """The same with other names of the columns; categories keep theirs."""
+        listed = [str(name) for name in names]
+        if len(listed) != columns:
+            raise ValueError(f"names must be one for each of {columns} columns; got {len(listed)}")
+        if self.groups.size != columns:  # several features of a column: name=value
+            values = ["yes", "no"] * columns
+            if self.categories is not None:
+                values = [str(value) for own in self.categories for value in own]
+            listed = [f"{listed[group]}={value}" for group, value in zip(self.groups, values, strict=False)]
+        return replace(self, names=listed)
+
     def law(self, base: Any) -> Law:
         """The prior: ``base`` is a number, or one for each feature."""
         given = positive_array("base", base)
@@ -57,6 +70,7 @@ class Component(ABC):
     """A conjugate component; subclasses are frozen dataclasses and are registered by being defined."""
 
     any_values = False  # whether a table may have text and missing entries
+    default_base, default_prior = 0.1, "dp"  # what does best on classes that are known: benchmarks/latent_classes.py
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -130,15 +144,17 @@ class Categorical(Component):
     """
 
     any_values = True
+    default_base, default_prior = 1.0, "mfm"
 
     def encoding(self, X: Any, names: Sequence[str] | None) -> Encoding:
         """The categories of each column, sorted."""
         found: list[list[Any]] = []
-        for column in _columns(X):
-            seen = column[~_missing(column)]
-            if not seen.size:
+        seen = [column[~_missing(column)] for column in _columns(X)]
+        for column in seen:
+            if not column.size:
                 raise ValueError(f"column {len(found)} has no entry: every one is missing")
-            found.append(_sorted(seen))
+            found.append(_sorted(column))
+        warn_of_many(found, seen, names)
         return self.encoded(found, names)
 
     def encoded(self, categories: list[list[Any]], names: Sequence[str] | None) -> Encoding:
@@ -174,6 +190,8 @@ class Bernoulli(Component):
 
     Counts above 1 are a yes. A row has as many entries as there are columns.
     """
+
+    default_base, default_prior = 1.0, "mfm"
 
     def encoding(self, X: Any, names: Sequence[str] | None) -> Encoding:
         """Two features for each column, yes and no."""

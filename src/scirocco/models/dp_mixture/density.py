@@ -199,6 +199,45 @@ def _score(rows: Any, first: int, last: int, law: Any, tables: Any, weights: Any
             scores[i, k] = scale + math.log(w[k])
 
 
+@jit
+def _share_members(
+    rows: Any, first: int, last: int, labels: Any, law: Any, tables: Any, urn: Any, shares: Any
+) -> None:  # fmt: skip
+    new = tables.sizes.size - 1
+    w = np.empty(new + 1)
+    for i in range(first, last):
+        own = labels[i]
+        put(rows, i, own, -1, tables, law.group)
+        for k in range(new):
+            w[k] = tables.sizes[k] + urn.shift
+        w[new] = urn.fresh[new]
+        if tables.sizes[own] == 0.0:  # alone: its cluster is the new one
+            w[own], w[new] = urn.fresh[new - 1], 0.0
+        densities(rows, i, law, tables, new + 1, w)
+        total = w.sum()
+        for k in range(new + 1):
+            shares[i, k] = w[k] / total
+        put(rows, i, own, 1, tables, law.group)
+
+
+def member_shares(
+    rows: Documents, labels: np.ndarray, law: Law, tables: Tables, urn: Any, threads: int | None
+) -> np.ndarray:
+    """The probability of every slot for each row given all others, (row, slot): the last slot is a new cluster.
+
+    ``tables`` have the rows where ``labels`` say, and the last slot empty.
+    """
+    shares = np.empty((rows.size, tables.sizes.size))
+    arrays = entries_of(rows)
+
+    def work(first: int, last: int) -> None:
+        own = Tables(*(values.copy() for values in tables))  # rows are taken out and put back
+        _share_members(arrays, first * ROWS, min(rows.size, last * ROWS), labels, law, own, urn, shares)
+
+    over_blocks(work, -(-rows.size // ROWS), threads)
+    return shares
+
+
 def log_scores(rows: Documents, law: Law, tables: Tables, weights: np.ndarray, threads: int | None) -> np.ndarray:
     """log(weight x density) of every row in every slot, (row, slot)."""
     scores = np.empty((rows.size, weights.size))

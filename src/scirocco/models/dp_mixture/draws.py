@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +13,14 @@ from scirocco.models.dp_mixture.components import Encoding
 from scirocco.models.dp_mixture.density import Law
 from scirocco.models.dp_mixture.partition import PartitionLaw
 from scirocco.models.dp_mixture.predictive import Snapshot
-from scirocco.partitions.draws import overlap
+from scirocco.partitions.view import ClusterView
 
 if TYPE_CHECKING:
     import xarray as xr
+
+
+MEMBER_DRAWS = 25  # that memberships are averaged over: their error is then less than that of 100 draws of labels
+PIECE = 2**23  # probabilities at a time
 
 
 @dataclass(eq=False)
@@ -27,6 +31,7 @@ class MixtureDraws:
     number: np.ndarray
     concentration: np.ndarray
     base: np.ndarray
+    log_density: np.ndarray  # of the rows and the partition
     sizes: list[list[np.ndarray]]
     counts: list[list[np.ndarray]]  # (cluster, feature)
     kept: bool = True  # otherwise sizes are weights, and counts are proportions
@@ -58,24 +63,58 @@ class MixtureDraws:
             made.append(Snapshot.of(sizes, counts, law, own) if self.kept else Snapshot.given(sizes, counts, law))
         return made
 
-    def shares(self, snapshots: list[Snapshot], point: np.ndarray, rows: Documents, threads: int) -> np.ndarray:
-        """The probability of each cluster of a partition ``point`` and, last, of one not seen yet, for other rows."""
+    @property
+    def view(self) -> ClusterView:
+        """The clusters of a representative draw, and which cluster of every draw is which of them."""
+        components = [own.size for chain in self.sizes for own in chain]
+        if self.stream:
+            return ClusterView(self.draws, 0, components[0], [np.arange(components[0])])
+        found: ClusterView = self.once("view", lambda: ClusterView.of(self.draws, components))
+        return found
+
+    @property
+    def view_sizes(self) -> np.ndarray:
+        """Rows of each cluster of the view and, last, of others, (draw, cluster)."""
+        return np.append(self.sizes[0][0], 0)[None] if self.stream else self.view.sizes
+
+    def membership(self, snapshots: list[Snapshot], rows: Documents, threads: int, most: int) -> np.ndarray:
+        """The probability of each cluster of the view and, last, of others, for the rows that it is of.
+
+        Given all other rows, averaged over at most so many draws.
+        """
+        some, draws = self.view.some_draws(most), self.draws
+
+        def member_shares(k: int, rows: Documents, piece: slice) -> np.ndarray:
+            return snapshots[k].member_shares(rows, draws[k, piece], threads)
+
+        return self._averaged(rows, some, max(own.weights.size for own in snapshots), member_shares).astype(np.float32)
+
+    def shares(self, snapshots: list[Snapshot], rows: Documents, threads: int) -> np.ndarray:
+        """The probability of each cluster of the view and, last, of others, for other rows."""
         if self.stream:
             return snapshots[0].shares(rows, threads)
-        number = int(point.max()) + 1
-        tables = self.once("overlaps", lambda: [overlap(own, point, number) for own in self.draws])
-        total = np.zeros((rows.size, number + 1))
-        for snapshot, table in zip(snapshots, tables, strict=True):
-            own = snapshot.shares(rows, threads)
-            total[:, :-1] += own[:, :-1] @ table
-            total[:, -1] += own[:, -1]
-        return total / total.sum(axis=1, keepdims=True)
+        widest = max(own.weights.size for own in snapshots)
+        return self._averaged(
+            rows, range(len(snapshots)), widest, lambda k, rows, _: snapshots[k].shares(rows, threads)
+        )
+
+    def _averaged(
+        self, rows: Documents, some: Iterable[int], widest: int, shares: Callable[[int, Documents, slice], np.ndarray]
+    ) -> np.ndarray:
+        """Probabilities of some draws' clusters, at most ``widest`` of a draw, as those of the view, by piece."""
+        found = np.empty((rows.size, self.view.number + 1))
+        length = max(1, PIECE // widest)
+        for first in range(0, rows.size, length):
+            piece = slice(first, min(rows.size, first + length))
+            own = rows if rows.size <= length else rows.take(piece)
+            found[piece] = self.view.averaged((k, shares(k, own, piece)) for k in some)
+        return found
 
     def posterior(self) -> xr.Dataset:
         """What has the same shape in every draw."""
         import xarray as xr
 
-        named = {"n_clusters": self.number, "concentration": self.concentration}
+        named = {"n_clusters": self.number, "concentration": self.concentration, "log_density": self.log_density}
         every = {name: (("chain", "draw"), values) for name, values in named.items()}
         return xr.Dataset(every | {"labels": (("chain", "draw", "row"), self.labels)}).assign_coords(
             chain=np.arange(self.number.shape[0]), draw=np.arange(self.number.shape[1])

@@ -10,6 +10,7 @@ import numpy as np
 from scirocco.counts.chains import Chain
 from scirocco.counts.packing import Arrays
 from scirocco.counts.passes import PassEngine
+from scirocco.counts.settling import Settling
 from scirocco.models.dp_mixture.clusters import Clusters
 from scirocco.models.dp_mixture.partition import PartitionLaw
 from scirocco.models.dp_mixture.split_merge import MERGED, MERGES, SPLIT, SPLITS
@@ -50,9 +51,11 @@ class MixtureEngine(PassEngine[MixtureChain]):
     With ``kept`` allocations sizes and counts of the clusters are stored, otherwise their weights and proportions.
     """
 
+    watched = (NUMBER, DENSITY)
+
     def __init__(
-        self, make: Callable[[], MixtureChain], number: int, *, draws: int, passes: float, rows: int, features: int,
-        entries: int, kept: bool,
+        self, make: Callable[[], MixtureChain], number: int, *, draws: int, passes: float | Settling, rows: int,
+        features: int, entries: int, kept: bool,
     ) -> None:  # fmt: skip
         small, whole = np.dtype(np.float64), np.dtype(np.int32)
         variables = {
@@ -96,4 +99,5 @@ class MixtureEngine(PassEngine[MixtureChain]):
         return found | {
             NUMBER: np.asarray(float(chain.clusters.number)), LABELS: chain.labels(), SIZES: sizes, COUNTS: counts,
             CONCENTRATION: np.asarray(float(chain.partition.concentration)), BASE: chain.clusters.law.base,
+            DENSITY: np.asarray(chain.clusters.log_density(chain.partition)),
         }  # fmt: skip

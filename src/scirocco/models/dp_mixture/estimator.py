@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from scirocco.core.checks import positive_array, require_choice, require_count
 from scirocco.corpora.documents import Documents
 from scirocco.corpora.store import Corpus
+from scirocco.counts.settling import AGREED, Settling
 from scirocco.models.count_model import AUTO, CountModel, SamplerChoice
 from scirocco.models.dp_mixture import storage
 from scirocco.models.dp_mixture.agreement import ChainAgreement
@@ -25,6 +26,7 @@ from scirocco.models.dp_mixture.base_measure import WAYS
 from scirocco.models.dp_mixture.components import COMPONENTS, Component, Encoding
 from scirocco.models.dp_mixture.draws import MixtureDraws
 from scirocco.models.dp_mixture.fitting import IN_MEMORY, STICKS, fit_mixture, keeps, partition_law
+from scirocco.models.dp_mixture.looks import component_for, holds_text, warn_of_codes
 from scirocco.models.dp_mixture.predictive import Snapshot, log_predictive
 from scirocco.models.dp_mixture.profiles import profiles
 from scirocco.models.dp_mixture.search import STARTS, Start
@@ -37,6 +39,7 @@ from scirocco.partitions.draws import (
     by_rank,
     entropy_in_bits,
     number_probabilities,
+    require_level,
     size_intervals,
 )
 from scirocco.partitions.losses import LOSSES
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
 SAMPLERS = (AUTO, *IN_MEMORY, *STICKS)
 ALLOCATIONS = ("auto", "kept", "estimated")
 PRIORS = ("dp", "mfm")
+SIZES_BY = ("cluster", "rank")
 SEVERAL_THREADS = 10**7  # entries from which "auto" takes the sampler that uses them
 
 
@@ -59,14 +63,16 @@ class DirichletProcessMixture(CountModel):
     ----------
     component : what rows are made of: "multinomial" (counts; the number of events of a row may be any), "categorical"
         (a table of categories, missing entries allowed), "bernoulli" (a table of yes and no), "poisson" (counts whose
-        totals matter too), or a ``Component`` of your own.
-    base : parameter of the base measure: Dirichlet(base), a number or one for each feature.
+        totals matter too), or a ``Component`` of your own. "auto" looks at the table; ``component_`` and ``summary``
+        say what it took.
+    base : parameter of the base measure: Dirichlet(base), a number or one for each feature. None is 0.1 for counts, and
+        1 for categories and for yes and no.
     learn_base : learn the base measure: "concentration" its total, "full" its mean too. True is "full".
     concentration : of the Dirichlet process, or the Dirichlet parameter gamma of weights of "mfm"; None learns it (of
         "mfm" it is 1 then).
     concentration_prior : shape and rate of its gamma prior.
     n_components_prior : "dp", a Dirichlet process, or "mfm", a mixture of finite mixtures, whose number of clusters
-        does not grow with the rows.
+        does not grow with the rows. "auto" is "dp" for counts, and "mfm" for categories and for yes and no.
     sampler : "collapsed" integrates weights and parameters out, one thread; "gibbs" draws them given all rows and then
         new clusters of a minibatch, on all threads. "slice" is the slice sampler with sticks; "scir", "scir_cv" and
         "sgrld", or a simplex sampler such as ``SCIR(step_size)``, move its sticks and components by small steps (a
@@ -79,7 +85,9 @@ class DirichletProcessMixture(CountModel):
     start : where the search begins: "one" cluster, rows that join one by one ("sequential"), "random" clusters, or an
         array of labels.
     search : look for a good start; otherwise sampling begins right at ``start``.
-    max_iter : passes over the rows, at most. None: as many as ``max_seconds`` allows, 300 if that is None too.
+    max_iter : passes over the rows, at most. None: as many as ``max_seconds`` allows; if that is None too, 300, and
+        twice as many again and again until R-hat of the number of clusters and of the log posterior is at most 1.1 over
+        the second half, up to 9,600 or 10^8 entries looked at by each chain.
     max_seconds : time budget of ``fit``, which then stops with what it has; None for none. If both budgets are given,
         both bind.
     n_chains : independent chains.
@@ -91,9 +99,12 @@ class DirichletProcessMixture(CountModel):
 
     Attributes
     ----------
-    labels_ : cluster of each training row in the point partition, the largest first.
-    n_clusters_ : its number of clusters.
-    posterior_ : draws with ``n_clusters``, ``concentration`` and ``labels``, an ``xarray.Dataset`` (chain, draw, ...).
+    membership_ : probabilities of the clusters for each training row and, last, of others, averaged over draws.
+    labels_ : the most probable cluster of each training row, the largest cluster first.
+    n_clusters_ : how many clusters these are: the most frequent number of the draws.
+    posterior_ : draws with ``n_clusters``, ``concentration``, ``log_density`` (of rows and partition) and ``labels``,
+        an ``xarray.Dataset`` (chain, draw, ...).
+    component_ : the name of the component: "auto" decided.
     agreement_ : whether the chains find the same partitions; printed as a report.
     trace_ : the run: draws, those of changing size in ``trace_.ragged``, statistics; not after ``load``.
     sampler_ : the sampler that ran: "auto" decided.
@@ -110,19 +121,22 @@ class DirichletProcessMixture(CountModel):
     """
 
     default_passes: ClassVar[int] = 300
-    _facts: ClassVar[tuple[str, ...]] = (*CountModel._facts, "n_features_in_", "rows_seen_")
+    _facts: ClassVar[tuple[str, ...]] = (*CountModel._facts, "n_features_in_", "rows_seen_", "component_", "looked_")
 
     encoding_: Encoding
+    component_: str
+    looked_: str
     rows_seen_: int
     _found: MixtureDraws
     _stream: Stream | None = None
+    _settling: Settling | None = None
 
     def __init__(
-        self, component: Any = "multinomial", *, base: Any = 0.1, learn_base: Any = False,
+        self, component: Any = "multinomial", *, base: Any = None, learn_base: Any = False,
         concentration: float | None = None, concentration_prior: tuple[float, float] = (1.0, 1.0),
-        n_components_prior: str = "dp", sampler: Any = "auto", stick_sampler: Any = None, allocations: str = "auto",
+        n_components_prior: str = "auto", sampler: Any = "auto", stick_sampler: Any = None, allocations: str = "auto",
         batch_size: int | None = None, split_merge: bool = True, start: Any = "one", search: bool = True,
-        max_iter: int | None = None, max_seconds: float | None = None, n_chains: int = 1, n_draws: int | None = None,
+        max_iter: int | None = None, max_seconds: float | None = None, n_chains: int = 2, n_draws: int | None = None,
         loss: str = "vi", n_jobs: int | None = None, random_state: Any = None, verbose: bool = False,
     ) -> None:  # fmt: skip
         self.component = component
@@ -149,7 +163,7 @@ class DirichletProcessMixture(CountModel):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        any_values = self._component.any_values
+        any_values = self.component == AUTO or self._component.any_values
         tags.input_tags.sparse = not any_values
         tags.input_tags.positive_only = not any_values
         tags.input_tags.allow_nan = any_values
@@ -173,6 +187,15 @@ class DirichletProcessMixture(CountModel):
         fit_mixture(self, data, choice, location)
         self._stream, self.rows_seen_ = None, data.size
 
+    def _ended(self, *, given: bool) -> str:
+        """Which budget ended the run; if there was none, whether the chains agree."""
+        settling, self._settling = self._settling, None
+        if settling is None or self.trace_.stopped is not None:
+            return super()._ended(given=given)
+        agreed = f"R-hat of the number of clusters and of the log posterior is {settling.rhat():.2f}"
+        most = "" if settling.rhat() <= AGREED else f", and {settling.most:g} are the most that so many rows get"
+        return f"the fit ended after {self.n_iter_:.4g} passes: {agreed}{most}"
+
     def partial_fit(self, X: Any, y: Any = None) -> DirichletProcessMixture:
         """One minibatch of a stream: its rows are allocated given the clusters of all rows before, and then forgotten.
 
@@ -186,8 +209,8 @@ class DirichletProcessMixture(CountModel):
         fitted = hasattr(self, "_found")
         rows = self._rows(X, reset=not fitted)
         self._settings(None if fitted else rows)
-        if SamplerChoice.of(self.sampler).name not in (AUTO, "collapsed") or self.n_chains > 1:
-            raise ValueError("partial_fit has one collapsed chain: leave sampler and n_chains as they are")
+        if SamplerChoice.of(self.sampler).name not in (AUTO, "collapsed"):
+            raise ValueError("partial_fit has one collapsed chain: leave sampler as it is")
         stream = self._stream or self._begun_stream()
         rows = _only(rows, self.encoding_.counted)
         before = 0 if stream.tables is None else stream.tables.counts.sum(axis=1, dtype=np.int64)
@@ -200,7 +223,7 @@ class DirichletProcessMixture(CountModel):
         self._keep(
             MixtureDraws(
                 rank[labels][None, None], np.array([[float(order.size)]]), np.array([[stream.partition.concentration]]),
-                stream.law.base[None, None], [[stream.tables.sizes[order].astype(np.int64)]],
+                stream.law.base[None, None], np.zeros((1, 1)), [[stream.tables.sizes[order].astype(np.int64)]],
                 [[np.ascontiguousarray(stream.tables.counts[:, order].T)]], stream=True,
             )
         )  # fmt: skip
@@ -211,7 +234,7 @@ class DirichletProcessMixture(CountModel):
 
     def _begun_stream(self) -> Stream:
         """At its beginning, or at the last draw of a fit."""
-        law, counted = self.encoding_.law(self.base), self.encoding_.counted
+        law, counted = self.encoding_.law(self._base), self.encoding_.counted
         concentration = float(self._found.concentration[0, -1]) if hasattr(self, "_found") else None
         stream = Stream(
             law, counted, partition_law(self, concentration), seed=FitLocation().seed(self.random_state),
@@ -235,8 +258,31 @@ class DirichletProcessMixture(CountModel):
             return self.component
         if not isinstance(self.component, str):
             raise TypeError(f"component must be one of {', '.join(COMPONENTS)} or a Component; got {self.component!r}")
-        require_choice("component", self.component, tuple(COMPONENTS))
-        return COMPONENTS[self.component]
+        require_choice("component", self.component, (AUTO, *COMPONENTS))
+        return COMPONENTS[self.component_ if self.component == AUTO else self.component]
+
+    def _look(self, X: Any) -> None:
+        """Which component the table gets, and whether it is fit for it."""
+        self.looked_ = ""
+        if self.component == AUTO:
+            self.component_, why = component_for(X)
+            self.looked_ = f"component: {self.component_}, since {why}."
+            return
+        component = self._component
+        self.component_ = self.component if isinstance(self.component, str) else type(component).__name__.lower()
+        if not component.any_values and holds_text(X):
+            raise TypeError(
+                f"component={self.component_!r} takes counts, and X holds text: a table of categories has "
+                "component='categorical'; of documents count words with CountVectorizer first"
+            )
+
+    @property
+    def _base(self) -> Any:
+        return self._component.default_base if self.base is None else self.base
+
+    @property
+    def _prior(self) -> str:
+        return self._component.default_prior if self.n_components_prior == AUTO else self.n_components_prior
 
     @property
     def _base_way(self) -> str | None:
@@ -248,6 +294,8 @@ class DirichletProcessMixture(CountModel):
         return self.learn_base
 
     def _rows(self, X: Any, *, reset: bool) -> Documents:
+        if reset:
+            self._look(X)
         component = self._component
         if component.any_values:
             checked = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
@@ -260,6 +308,8 @@ class DirichletProcessMixture(CountModel):
         else:
             refuse_text(X, type(self).__name__)
             checked = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=COUNTS)
+            if reset:
+                warn_of_codes(checked, self.component_)
         if reset:
             names = X.vocabulary if isinstance(X, Corpus) else names_of(X)
             self.encoding_ = component.encoding(checked, names)
@@ -275,7 +325,7 @@ class DirichletProcessMixture(CountModel):
         if positive_array("concentration_prior", self.concentration_prior).shape != (2,):
             raise ValueError(f"concentration_prior must be a shape and a rate; got {self.concentration_prior!r}")
         self._require_sampler()
-        require_choice("n_components_prior", self.n_components_prior, PRIORS)
+        require_choice("n_components_prior", self.n_components_prior, (AUTO, *PRIORS))
         require_choice("loss", self.loss, LOSSES)
         start = Start.of(self.start)
         if start.labels is None:
@@ -288,7 +338,7 @@ class DirichletProcessMixture(CountModel):
                 )
         if self._base_way is not None and self._component.prior_rate:
             raise ValueError("learn_base learns Dirichlet parameters: a Poisson component has none")
-        self.encoding_.law(self.base)
+        self.encoding_.law(self._base)
 
     def _require_sampler(self) -> None:
         choice = SamplerChoice.of(self.sampler)
@@ -300,9 +350,9 @@ class DirichletProcessMixture(CountModel):
             if self.allocations == "estimated":
                 raise ValueError("estimated allocations need sampler='scir', 'scir_cv' or 'sgrld'")
             return
-        if self.encoding_.law(self.base).totals.size > 1 or self._component.prior_rate:
+        if self.encoding_.law(self._base).totals.size > 1 or self._component.prior_rate:
             raise ValueError(f"sampler={self.sampler!r} moves sticks and one simplex a cluster: multinomial rows only")
-        if self.n_components_prior != "dp" or self._base_way is not None:
+        if self._prior != "dp" or self._base_way is not None:
             raise ValueError(
                 f"sampler={self.sampler!r} has sticks of a Dirichlet process and a fixed base measure: take "
                 "'collapsed' or 'gibbs' for 'mfm' and learn_base"
@@ -321,22 +371,18 @@ class DirichletProcessMixture(CountModel):
         return self.fit(X, y).labels_
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable cluster of the point partition for each row."""
+        """The most probable cluster of each row."""
         return np.asarray(self.predict_proba(X).argmax(axis=1))
 
     def predict_proba(self, X: Any, *, unseen: bool = False) -> np.ndarray:
-        """The probability of each cluster of the point partition, averaged over draws.
+        """The probability of each cluster, averaged over draws.
 
-        With ``unseen`` a last column has the probability that the row belongs to none of the clusters seen so far;
-        otherwise the others are scaled to sum to 1.
+        With ``unseen`` a last column has the probability that the row belongs to none of them: to one not seen yet, or
+        to one of those that some draws have besides. Otherwise the clusters' are scaled to sum to 1.
         """
         check_is_fitted(self, "posterior_")
         found = self._shares(X)
-        if unseen:
-            return found
-        known = found[:, :-1]
-        total = known.sum(axis=1, keepdims=True)
-        return np.where(total > 0, known / np.maximum(total, 1e-300), 1 / known.shape[1])
+        return found if unseen else _among_known(found)
 
     def score_samples(self, X: Any) -> np.ndarray:
         """The log predictive density of each row, averaged over draws, clusters not seen yet among them.
@@ -352,12 +398,40 @@ class DirichletProcessMixture(CountModel):
         del y
         return float(self.score_samples(X).mean())
 
+    def mode_scores(self, X: Any) -> pd.DataFrame:
+        """By mode that chains are in: chains, clusters, the mean log posterior, and the mean score of rows ``X``."""
+        check_is_fitted(self, "posterior_")
+        rows = self._rows(X, reset=False)
+        own = self._component.constants(rows)
+        draws = self._found.number.shape[1]
+        table = self.agreement_.table()
+        found = table.groupby("mode").mean()
+        found.insert(0, "chains", table.groupby("mode").size())
+        for mode, chains in table.groupby("mode").groups.items():
+            some = [self._snapshots[c * draws + d] for c in chains for d in range(draws)]
+            found.loc[mode, "score"] = float(np.mean(log_predictive(some, rows, self._threads) + own))
+        return found
+
     def summary(self) -> Summary:
         """Mean, sd, ESS and R-hat of the number of clusters and the concentration, and whether the chains agree."""
         check_is_fitted(self, "posterior_")
         values = np.stack([self._found.number, self._found.concentration], axis=2)
         found = table_of(values, ["n_clusters", "concentration"])
-        return Summary(found.table, self._noted(found.note), agreement=self.agreement_, verdict=self.verdict())
+        note = "\n".join(line for line in (found.note, getattr(self, "looked_", ""), self._counted()) if line)
+        return Summary(found.table, self._noted(note), agreement=self.agreement_, verdict=self.verdict())
+
+    def _counted(self) -> str:
+        """What is said of the number of clusters, and of a point partition that was asked for."""
+        found = self._drawn
+        if found.stream:
+            return ""
+        said = (
+            f"{self.n_clusters_} clusters, the most frequent number of the draws ({found.number.min():.0f} to "
+            f"{found.number.max():.0f}); {np.unique(self.labels_).size} of them are the most probable of some row."
+        )
+        points: dict[str, PointPartition] = found.made.get("points", {})
+        remarks = [(loss, remark) for loss, point in points.items() for remark in point.remarks]
+        return "\n".join([said, *(f"point partition ({loss}): {remark}." for loss, remark in remarks)])
 
     # What its draws say.
 
@@ -384,44 +458,63 @@ class DirichletProcessMixture(CountModel):
         return made
 
     def _shares(self, X: Any) -> np.ndarray:
-        """The probability of each cluster of the point partition and, last, of one not seen yet."""
-        rows = self._rows(X, reset=False)
-        return self._drawn.shares(self._snapshots, self.labels_, rows, self._threads)
+        """The probability of each cluster and, last, of others."""
+        return self._drawn.shares(self._snapshots, self._rows(X, reset=False), self._threads)
 
     def cluster_numbers(self, *, least: int = 1) -> pd.Series:
         """The posterior of the number of clusters with at least ``least`` rows: probabilities by number."""
         return number_probabilities(self._drawn.rows_by_cluster(), least)
 
-    def cluster_sizes(self, *, level: float = 0.9) -> pd.DataFrame:
-        """The posterior of the sizes, the largest cluster first: mean and credible interval of each rank."""
-        sizes = by_rank(self._drawn.rows_by_cluster())
-        return size_intervals(sizes, level, "rank").assign(present=(sizes > 0).mean(axis=0))
+    def cluster_sizes(self, *, level: float = 0.9, by: str = "cluster") -> pd.DataFrame:
+        """The posterior of the sizes: mean and credible interval, and the share of the draws that have the cluster.
+
+        ``by`` "cluster" has those of ``labels_`` and, last, all others that draws have; "rank" the largest cluster of
+        each draw, its second largest, and so on.
+        """
+        require_choice("by", by, SIZES_BY)
+        sizes = by_rank(self._drawn.rows_by_cluster()) if by == "rank" else self._drawn.view_sizes
+        found = size_intervals(sizes, level, by).assign(present=(sizes > 0).mean(axis=0))
+        return found if by == "rank" else found.rename(index={self.n_clusters_: "others"})
 
     def point_partition(self, *, loss: str | None = None, n_starts: int = 4) -> PointPartition:
         """The partition of the training rows nearest to all draws; see ``partitions.point_partition``.
 
         Of more than 10,000 rows a sample is searched, and the others join the cluster that theirs in the draws lie in.
         """
-        return self._partitions.point(loss=self.loss if loss is None else loss, n_starts=n_starts)
+        found = self._partitions.point(loss=self.loss if loss is None else loss, n_starts=n_starts)
+        self._drawn.made.setdefault("points", {})[found.loss] = found  # for ``summary``
+        return found
+
+    @property
+    def membership_(self) -> np.ndarray:
+        """The probability of each cluster for each training row and, last, of others, (row, cluster).
+
+        Clusters are those of a representative draw, to which all draws are relabelled (``partitions.cluster_view``);
+        a row's probabilities are those given all other rows, averaged over draws.
+        """
+        if self._drawn.stream:
+            raise ValueError("a stream forgets its rows: there is no membership of them; call predict_proba(X)")
+        found = self._drawn
+        return np.asarray(found.once("membership", lambda: found.view.frequencies))  # of a file that has no others
 
     @property
     def labels_(self) -> np.ndarray:
-        """The cluster of each training row in the point partition, the largest first; sought when first asked for.
+        """The most probable cluster of each training row, the largest cluster first.
 
         After ``partial_fit`` that of each row of the last minibatch.
         """
         found = self._drawn
-        return np.asarray(
-            found.once("labels", lambda: found.labels[0, 0] if found.stream else self.point_partition().labels)
-        )
+        if found.stream:
+            return np.asarray(found.labels[0, 0])
+        return np.asarray(found.once("labels", lambda: self.membership_[:, :-1].argmax(axis=1)))
 
     @property
     def n_clusters_(self) -> int:
-        """Clusters of the point partition."""
-        return int(self._drawn.number[0, 0]) if self._drawn.stream else int(self.labels_.max()) + 1
+        """How many clusters the representative draw has: the most frequent number of the draws."""
+        return self._drawn.view.number
 
     def credible_ball(self, *, level: float = 0.95, loss: str | None = None) -> CredibleBall:
-        """How far from the point partition the draws are; see ``partitions.credible_ball``."""
+        """How far from the partition ``labels_`` the draws are; see ``partitions.credible_ball``."""
         return self._partitions.ball(self.labels_, level=level, loss=self.loss if loss is None else loss)
 
     def co_clustering(self, rows: Any) -> np.ndarray:
@@ -430,22 +523,36 @@ class DirichletProcessMixture(CountModel):
 
     def entropy(self, X: Any = None) -> np.ndarray:
         """How unsure each row's cluster is, in bits: of the training rows, or of others."""
-        if X is None:
-            return self._partitions.entropy(self.labels_)
         check_is_fitted(self, "posterior_")
-        return entropy_in_bits(self._shares(X))
+        return entropy_in_bits(self.membership_ if X is None else self._shares(X))
 
-    def profiles(self, n: int = 10, *, level: float = 0.9, by: str = "distinctive") -> pd.DataFrame:
-        """The ``n`` first features of each cluster of the point partition, with credible intervals.
+    def membership(self, X: Any, *, level: float = 0.9) -> pd.DataFrame:
+        """By row and cluster: the probability of ``predict_proba(X, unseen=True)``, and its credible interval.
+
+        The interval is that of the probability given the parameters, which draws know only so far.
+        """
+        import pandas as pd
+
+        check_is_fitted(self, "posterior_")
+        require_level(level)
+        rows, view = self._rows(X, reset=False), self._drawn.view
+        each = np.array([view.gathered(k, own.shares(rows, self._threads)) for k, own in enumerate(self._snapshots)])
+        low, high = np.quantile(each, [(1 - level) / 2, (1 + level) / 2], axis=0)
+        named = X.index if hasattr(X, "iloc") else pd.RangeIndex(rows.size)
+        index = pd.MultiIndex.from_product([named, [*range(self.n_clusters_), "others"]], names=["row", "cluster"])
+        columns = {"probability": each.mean(axis=0), "lower": low, "upper": high}
+        return pd.DataFrame({name: values.ravel() for name, values in columns.items()}, index=index)
+
+    def profiles(self, n: int = 10, *, level: float = 0.9, by: str = "distinctive", names: Any = None) -> pd.DataFrame:
+        """The ``n`` first features of each cluster, with credible intervals.
 
         ``by`` "distinctive" has those first that tell the cluster from the rest, by their share of the Kullback-Leibler
         divergence, "mean" the most frequent. ``lift`` is the mean over that of all other rows. Intervals contain the
-        uncertainty of the parameters and of who belongs to the cluster.
+        uncertainty of the parameters and of who belongs to the cluster; ``rows`` is its mean size, ``present`` the
+        share of the draws that have it. ``names`` of the columns, if those of the table that was fitted will not do.
         """
-        return profiles(
-            self._drawn, self._snapshots, self.encoding_, self.labels_, self.n_clusters_, n=n, level=level, by=by,
-            seed=self._fixed_seed(),
-        )  # fmt: skip
+        encoding = self.encoding_ if names is None else self.encoding_.named(names, self.n_features_in_)
+        return profiles(self._drawn, self._snapshots, encoding, n=n, level=level, by=by, seed=self._fixed_seed())
 
     @property
     def agreement_(self) -> ChainAgreement:
@@ -462,6 +569,13 @@ class DirichletProcessMixture(CountModel):
 
     def _restore(self, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         storage.restore(self, meta, arrays)
+
+
+def _among_known(shares: np.ndarray) -> np.ndarray:
+    """Probabilities without the last column, scaled to sum to 1."""
+    known = shares[:, :-1]
+    total = known.sum(axis=1, keepdims=True)
+    return np.where(total > 0, known / np.maximum(total, 1e-300), 1 / known.shape[1])
 
 
 def _require_countable(counts: np.ndarray) -> None:

@@ -12,12 +12,14 @@ import numpy as np
 from scirocco.core.seeds import Purpose, generator
 from scirocco.corpora.documents import Documents
 from scirocco.counts.passes import SEARCH_SHARE
+from scirocco.counts.settling import Settling
 from scirocco.models.count_model import SamplerChoice
-from scirocco.models.dp_mixture.draws import MixtureDraws
+from scirocco.models.dp_mixture.draws import MEMBER_DRAWS, MixtureDraws
 from scirocco.models.dp_mixture.engine import (
     BASE,
     CONCENTRATION,
     COUNTS,
+    DENSITY,
     LABELS,
     NUMBER,
     SIZES,
@@ -46,7 +48,10 @@ STICKS: dict[str, tuple[SimplexSampler, SimplexSampler]] = {
 STREAM_BATCH = 1000  # rows of a minibatch of the stochastic samplers
 DRAW_BYTES, MOST_DRAWS, FEWEST_DRAWS = 2**28, 100, 10  # of draws; how many if that is not said
 TYPICAL_CLUSTERS = 50
-FIXED = (LABELS, NUMBER, CONCENTRATION, BASE)  # what has the same shape in every draw
+VIEW_SHARE = 0.1  # of the time, for what is read off the draws; a draw's memberships take about a pass
+FIXED = {  # what has the same shape in every draw
+    "labels": LABELS, "number": NUMBER, "concentration": CONCENTRATION, "base": BASE, "log_density": DENSITY,
+}  # fmt: skip
 
 
 def fit_mixture(model: DirichletProcessMixture, rows: Documents, choice: SamplerChoice, location: FitLocation) -> None:
@@ -57,18 +62,23 @@ def fit_mixture(model: DirichletProcessMixture, rows: Documents, choice: Sampler
     if draws is None:  # the runner may hold twice as many; of clusters nobody knows the number
         size = 8 * model.n_chains * (rows.size + TYPICAL_CLUSTERS * rows.width)
         draws = int(np.clip(DRAW_BYTES // size, FEWEST_DRAWS, MOST_DRAWS))
+    free = model.max_iter is None and model.max_seconds is None
+    passes = Settling(model.n_chains, model._passes, rows.words.size) if free else model._passes
     engines = [
         MixtureEngine(
-            partial(make_chain, model, rows, choice, seed, number, threads), number, draws=draws, passes=model._passes,
+            partial(make_chain, model, rows, choice, seed, number, threads), number, draws=draws, passes=passes,
             rows=rows.size, features=rows.width, entries=rows.words.size, kept=keeps(model, choice),
         )
         for number in range(model.n_chains)
     ]  # fmt: skip
     data = rows.fingerprint() | {"features": zlib.crc32(repr(model.encoding_.categories).encode())}
-    trace = location.run(
-        engines, model, data, seed=seed, sampler=choice.name, seconds=model.max_seconds, workers=workers
-    )
+    seconds = None if model.max_seconds is None else (1 - VIEW_SHARE) * model.max_seconds
+    trace = location.run(engines, model, data, seed=seed, sampler=choice.name, seconds=seconds, workers=workers)
     keep(model, trace, kept=keeps(model, choice))
+    model._settling = passes if isinstance(passes, Settling) else None
+    made = sum(float(leaf["passes"]) for leaf in trace.leaves.values())
+    most = int(np.clip(VIEW_SHARE * made, 1, MEMBER_DRAWS))
+    model._found.made["membership"] = model._found.membership(model._snapshots, rows, model._threads, most)
 
 
 def keeps(model: DirichletProcessMixture, choice: SamplerChoice) -> bool:
@@ -82,7 +92,7 @@ def make_chain(
     model: DirichletProcessMixture, rows: Documents, choice: SamplerChoice, seed: int, number: int, threads: int
 ) -> MixtureChain:
     """The sampler of one chain at its start."""
-    law, counted = model.encoding_.law(model.base), model.encoding_.counted
+    law, counted = model.encoding_.law(model._base), model.encoding_.counted
     start = Start.of(model.start).compact
     common: dict[str, Any] = {"seed": seed, "chain": number, "threads": threads}
     searched: dict[str, Any] = {
@@ -113,7 +123,7 @@ def partition_law(model: DirichletProcessMixture, concentration: float | None = 
     learnt = model.concentration is None
     begin = 1.0 if model.concentration is None else float(model.concentration)
     value = begin if concentration is None else concentration
-    if model.n_components_prior == "mfm":
+    if model._prior == "mfm":
         return FiniteMixtures(value)
     return DirichletProcess(value, model.concentration_prior if learnt else None)
 
@@ -121,8 +131,9 @@ def partition_law(model: DirichletProcessMixture, concentration: float | None = 
 def keep(model: DirichletProcessMixture, trace: Trace, *, kept: bool) -> None:
     """The fitted attributes; ``kept`` says whether counts are those of all allocations."""
     model.trace_ = trace
+    fixed: dict[str, Any]
     if trace.chains:
-        fixed = {name: trace.posterior[name].values for name in FIXED}
+        fixed = {field: trace.posterior[name].values for field, name in FIXED.items()}
         sizes, counts = ([list(chain) for chain in trace.ragged[name]] for name in (SIZES, COUNTS))
     else:
         warnings.warn(
@@ -131,8 +142,7 @@ def keep(model: DirichletProcessMixture, trace: Trace, *, kept: bool) -> None:
             stacklevel=6,
         )
         found = trace.leaves[0]
-        fixed = {name: found[name][None, None] for name in FIXED}
+        fixed = {field: found[name][None, None] for field, name in FIXED.items()}
         sizes, counts = ([[found[name]]] for name in (SIZES, COUNTS))
-    labels, number, concentration, base = (fixed[name] for name in FIXED)
-    model._keep(MixtureDraws(labels, number, concentration, base, sizes, counts, kept))
+    model._keep(MixtureDraws(**fixed, sizes=sizes, counts=counts, kept=kept))
     model.n_iter_ = max(float(leaf["passes"]) for leaf in trace.leaves.values())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scirocco.corpora.documents import Documents
-from scirocco.models.dp_mixture.density import Law, Tables, log_scores
+from scirocco.models.dp_mixture.density import Law, Tables, log_scores, member_shares
 from scirocco.models.dp_mixture.partition import PartitionLaw
 
 CERTAIN = 1e280  # counts of a component that is given: its base measure and the row itself change nothing
@@ -21,6 +21,7 @@ class Snapshot:
     law: Law
     tables: Tables
     weights: np.ndarray
+    partition: PartitionLaw | None = None  # None if weights and components are given
 
     @classmethod
     def of(cls, sizes: np.ndarray, counts: np.ndarray, law: Law, partition: PartitionLaw) -> Snapshot:
@@ -31,7 +32,7 @@ class Snapshot:
         np.add.at(tables.totals, law.group, tables.counts)
         urn = partition.urn(int(sizes.sum()) + 1, number)
         weights = np.append(sizes + urn.shift, urn.fresh[number])
-        return cls(law, tables, weights / weights.sum())
+        return cls(law, tables, weights / weights.sum(), partition)
 
     @classmethod
     def given(cls, weights: np.ndarray, components: np.ndarray, law: Law) -> Snapshot:
@@ -48,6 +49,14 @@ class Snapshot:
         """The probability of each cluster, (row, cluster)."""
         scores = self.scores(rows, threads)
         return np.exp(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True))
+
+    def member_shares(self, rows: Documents, labels: np.ndarray, threads: int | None) -> np.ndarray:
+        """The same for rows of the draw itself, which are where ``labels`` say: given all rows but the row."""
+        if self.partition is None:
+            return self.shares(rows, threads)
+        number = self.tables.sizes.size - 1
+        urn = self.partition.urn(int(self.tables.sizes.sum()), number)
+        return member_shares(rows, labels, self.law, self.tables, urn, threads)
 
 
 def log_predictive(snapshots: Sequence[Snapshot], rows: Documents, threads: int | None) -> np.ndarray:

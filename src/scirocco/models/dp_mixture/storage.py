@@ -12,7 +12,7 @@ from scirocco.models.dp_mixture.draws import MixtureDraws
 if TYPE_CHECKING:
     from scirocco.models.dp_mixture.estimator import DirichletProcessMixture
 
-ARRAYS = ("labels", "number", "concentration", "base")
+ARRAYS = ("labels", "number", "concentration", "base", "log_density")
 
 
 def packed(model: DirichletProcessMixture) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -27,8 +27,8 @@ def packed(model: DirichletProcessMixture) -> tuple[dict[str, Any], dict[str, np
     arrays |= {"groups": encoding.groups, "counted": encoding.counted}
     arrays["sizes"] = np.concatenate([own for chain in found.sizes for own in chain])
     arrays["counts"] = np.concatenate([own for chain in found.counts for own in chain])
-    if "labels" in found.made:
-        arrays["point"] = found.made["labels"]
+    if not found.stream:
+        arrays["membership"] = found.made["membership"]
     return facts, arrays
 
 
@@ -46,7 +46,8 @@ def restore(model: DirichletProcessMixture, meta: dict[str, Any], arrays: dict[s
     draws = number.shape[1]
     by_chain = [slice(c * draws, (c + 1) * draws) for c in range(len(number))]
     tables: dict[str, Any] = {"sizes": [sizes[own] for own in by_chain], "counts": [counts[own] for own in by_chain]}
-    fixed: dict[str, Any] = {name: arrays[name] for name in ARRAYS}
+    fixed: dict[str, Any] = {name: arrays[name] for name in ARRAYS if name in arrays or name != "log_density"}
+    fixed.setdefault("log_density", np.zeros(number.shape))  # of the first versions
     model._keep(MixtureDraws(**fixed, **tables, kept=meta["kept"], stream=meta["stream"]))
-    if "point" in arrays:
-        model._found.made["labels"] = arrays["point"]
+    if "membership" in arrays:
+        model._found.made["membership"] = arrays["membership"]
