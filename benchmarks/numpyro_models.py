@@ -28,6 +28,7 @@ from numpyro.infer.util import initialize_model
 import scirocco as sc
 
 ADAPTATION, DRAWS, CHAINS = 500, 1000, 2
+SETTINGS: dict[str, Any] = {}  # of ``sc.sample``
 GROUPS, COLUMNS = 50, 10
 TIMES = 5
 
@@ -145,7 +146,7 @@ class Answer(NamedTuple):
 def ours(model: Callable[..., None], rows: Rows) -> tuple[Answer, str, list[str]]:
     """From minibatches; the verdict; the names of what was sampled."""
     began = time.perf_counter()
-    trace = sc.sample(sc.Target.from_numpyro(model, rows), progress=False)
+    trace = sc.sample(sc.Target.from_numpyro(model, rows), progress=False, **SETTINGS)
     seconds = time.perf_counter() - began
     found = trace.posterior.data_vars.items()
     draws = {str(name): values.values.reshape(-1, *values.shape[2:]) for name, values in found}

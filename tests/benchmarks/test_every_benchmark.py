@@ -22,6 +22,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import scirocco as sc
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 NAMES = sorted(path.stem for path in BENCHMARKS.glob("*.py"))
 
@@ -66,7 +68,9 @@ TINY = {
     "long_steps": ([], {"CHAINS": 2, "DRAWS": 50, "BURN_IN": 20, "MULTIPLES": (0.5,), "ROWS": 200, "COLUMNS": 2}),
     "memory": (["--megabytes", "1", "--kinds", "npy"], {"BATCH": 2}),
     "numpyro_models": (
-        ["--rows", "300", "600", "--nuts", "300", "--models", "mixture"], {"ADAPTATION": 10, "DRAWS": 10, "CHAINS": 1},
+        ["--rows", "300", "600", "--nuts", "300", "--models", "mixture"],
+        {"ADAPTATION": 10, "DRAWS": 10, "CHAINS": 1,
+         "SETTINGS": {"sampler": sc.SGLD(1e-5), "num_samples": 40, "burn_in": 10, "report": False}},
     ),
     "simplex_engine": (
         [],

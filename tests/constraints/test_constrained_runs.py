@@ -91,7 +91,8 @@ def test_the_law_of_a_prior_alone(name):
     constraint, log_prior, start, function, mean, variance = CASES[name]
     target = sc.Target(log_prior, nothing, NOTHING, constraints={"s": constraint})
     initial = {"s": jnp.asarray(start, jnp.float32)}
-    trace = sc.sample(target, sc.GMC(0.3, leapfrog_steps=8), initial, num_samples=3000, burn_in=300, progress=False)
+    sampler, settings = sc.GMC(0.3, leapfrog_steps=8), {"num_samples": 3000, "burn_in": 300, "report": False}
+    trace = sc.sample(target, sampler, initial, progress=False, **settings)
     draws = trace.posterior["s"].values.astype(np.float64)
     assert constraint.contains(draws).all()
     values = np.asarray(function(draws)).reshape(*draws.shape[:2], -1)
@@ -172,7 +173,7 @@ def test_functions_of_draws_see_parameters():
 
 
 def test_a_run_goes_on_bit_for_bit(tmp_path):
-    settings = {"burn_in": 20, "batch_size": 300, "progress": False, "estimator": sc.ControlVariate()}
+    settings = {"burn_in": 20, "batch_size": 300, "progress": False, "report": False, "estimator": sc.ControlVariate()}
     whole = sc.sample(TARGET, sc.SGHMC(1e-5, friction=100.0), START, num_samples=200, **settings)
     sc.sample(TARGET, sc.SGHMC(1e-5, friction=100.0), START, num_samples=90, path=tmp_path / "run", **settings)
     again = sc.resume(tmp_path / "run", TARGET, num_samples=200)
@@ -194,7 +195,8 @@ def test_the_change_of_variables_is_not_tempered(temperature):
     """exp(-U/T) of a Gamma density is one of shape 1 + (a - 1) / T and rate b / T."""
     target = sc.Target(gamma, nothing, NOTHING, constraints={"s": constraints.positive})
     sampler = sc.GMC(0.3, leapfrog_steps=8, temperature=temperature)
-    trace = sc.sample(target, sampler, {"s": jnp.array(1.0)}, num_samples=3000, burn_in=300, progress=False)
+    settings = {"num_samples": 3000, "burn_in": 300, "progress": False, "report": False}
+    trace = sc.sample(target, sampler, {"s": jnp.array(1.0)}, **settings)
     shape, rate = 1 + (SHAPE - 1) / temperature, RATE / temperature
     draws = trace.posterior["s"].values[..., None].astype(np.float64)
     assert abs(draws.mean() - shape / rate) < 4.5 * standard_error(draws)[0]

@@ -25,6 +25,7 @@ def sampled(scale: float) -> np.ndarray:
         burn_in=0,
         batch_size=5,
         chains=1,
+        report=False,
     )
     return run.posterior["theta"].values
 

@@ -22,7 +22,7 @@ def test_lists_data_sets_and_traces_are_as_good_as_arrays(statistic):
     turned = xr.Dataset({"x": (("k", "draw", "chain"), DRAWS.T)})
     np.testing.assert_array_equal(statistic(turned)["x"], wanted)
     target = sc.Target(lambda m: -(m**2) / 2, lambda m, x: -((x - m) ** 2) / 2, np.ones(5, np.float32))
-    trace = sc.sample(target, sc.SGLD(0.05), np.float32(0), num_samples=50, chains=2, batch_size=5)
+    trace = sc.sample(target, sc.SGLD(0.05), np.float32(0), num_samples=50, chains=2, batch_size=5, report=False)
     assert statistic(trace)["theta"] == statistic(trace.posterior)["theta"]
 
 

@@ -33,13 +33,16 @@ def test_scores_are_those_of_the_posterior(good):
     assert trace_ksd(good, TARGET) == pytest.approx(ksd(samples, scores), rel=1e-3)
 
 
-def test_a_bad_run_is_further_away(good):
-    bad = sc.sample(TARGET, sc.SGLD(1e-4, temperature=4.0), START, batch_size=1.0, **SETTINGS)
+@pytest.fixture(scope="module")
+def bad():
+    return sc.sample(TARGET, sc.SGLD(1e-4, temperature=4.0), START, batch_size=1.0, **SETTINGS)
+
+
+def test_a_bad_run_is_further_away(good, bad):
     assert trace_ksd(bad, TARGET) > 2 * trace_ksd(good, TARGET)
 
 
-def test_minibatch_scores_tell_the_same_difference(good):
-    bad = sc.sample(TARGET, sc.SGLD(1e-4, temperature=4.0), START, batch_size=1.0, **SETTINGS)
+def test_minibatch_scores_tell_the_same_difference(good, bad):
     assert trace_ksd(bad, TARGET, batch_size=100) > 2 * abs(trace_ksd(good, TARGET, batch_size=100))
 
 

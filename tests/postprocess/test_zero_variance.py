@@ -118,7 +118,8 @@ def test_gradients_come_from_minibatches_of_their_own():
     # Given the position, the estimate is unbiased: its error has nothing to do with the last step.
     x = np.random.default_rng(0).normal(0.0, 3.0, 200).astype(np.float32)
     target = sc.Target(lambda m: -(m**2) / 2, lambda m, x: -((x - m) ** 2) / 2, jnp.asarray(x))
-    trace = sc.sample(target, sc.SGLD(1e-3), jnp.zeros(()), batch_size=10, gradients=True, num_samples=4000, chains=1)
+    settings = {"batch_size": 10, "num_samples": 4000, "chains": 1, "report": False}
+    trace = sc.sample(target, sc.SGLD(1e-3), jnp.zeros(()), gradients=True, **settings)
     theta, slope = trace.posterior["theta"].values[0], trace.gradients["theta"].values[0]
     error = slope - (201 * theta - x.sum())
     assert abs(error.mean()) < 4.5 * error.std() / np.sqrt(4000)

@@ -231,7 +231,8 @@ def test_a_run_has_the_posterior_it_promises(make):
 )
 def test_a_temperature_is_kept(sampler):
     warm = type(sampler)(**{**vars(sampler), "temperature": 4.0})
-    trace = sc.sample(REGRESSION, warm, jnp.zeros(3), num_samples=4000, burn_in=2000, batch_size=200, chains=4)
+    settings = {"num_samples": 4000, "burn_in": 2000, "batch_size": 200, "chains": 4, "report": False}
+    trace = sc.sample(REGRESSION, warm, jnp.zeros(3), **settings)
     np.testing.assert_allclose(np.sqrt(trace.variance["theta"] / np.diag(COVARIANCE)), 2, rtol=0.1)
 
 
@@ -318,7 +319,8 @@ def test_a_boundary_within_reach_of_the_posterior_is_named():
 def test_a_boundary_out_of_reach_is_no_hindrance():
     data = RNG.exponential(size=500).astype(np.float32)
     target = sc.Target(lambda r: jnp.where(r > 0, -r, -jnp.inf), lambda r, x: jnp.log(r) - r * x, data)
-    trace = sc.sample(target, sc.SGLD("auto"), jnp.array(0.5), num_samples=2000, burn_in=200, batch_size=50)
+    settings = {"num_samples": 2000, "burn_in": 200, "batch_size": 50, "report": False}
+    trace = sc.sample(target, sc.SGLD("auto"), jnp.array(0.5), **settings)
     rate = 1 + data.sum(dtype=float)
     assert trace.mean["theta"] == pytest.approx(501 / rate, rel=0.01)
     assert np.sqrt(trace.variance["theta"]) == pytest.approx(np.sqrt(501) / rate, rel=0.07)

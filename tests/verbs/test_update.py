@@ -155,8 +155,9 @@ def test_on_a_manifold():
             None, lambda p, row: 4.0 * p["mu"] @ row, x[:rows], manifold={"mu": sc.manifolds.Sphere()}
         )  # fmt: skip
 
-    old = sc.sample(target(400), sc.UnderdampedLangevin("auto"), {"mu": jnp.array([0.0, 1.0, 0.0])}, num_samples=200)
-    trace = sc.update(old, target(600))
+    start = {"mu": jnp.array([0.0, 1.0, 0.0])}
+    old = sc.sample(target(400), sc.UnderdampedLangevin("auto"), start, num_samples=200, report=False)
+    trace = sc.update(old, target(600), report=False)
     direction = x.sum(axis=0) / np.linalg.norm(x.sum(axis=0))
     np.testing.assert_allclose(np.linalg.norm(trace.posterior["mu"], axis=-1), 1, atol=1e-5)
     assert np.max(np.abs(trace.mean["mu"] - direction)) < 0.01

@@ -7,6 +7,7 @@ target and the kinds of parts are static. So runs that differ by numbers only sh
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -65,6 +66,7 @@ class Program:
         """The sampler, bound to the geometry of the target."""
         return self.sampler.on(self.density.geometry)
 
+    @partial(jax.jit, inline=True)  # traced once, for whatever is compiled of it: checks, shapes, the loop and tuning
     def transition(self, key: Key, state: ChainState, data: Data) -> tuple[ChainState, Info]:
         """One step of the chain: gradient steps, each on a fresh minibatch, then the blocks.
 
