@@ -72,7 +72,7 @@ def test_a_description_that_does_not_fit_is_refused_in_words(kind, tmp_path):
     elif kind == "list":
         content = [content]
     checkpoint.write_json(tmp_path / "run" / "run.json", content)
-    words = {"schema": "version 99 of the format.*reads 4", "list": "holds no object of JSON"}
+    words = {"schema": "version 99 of the format.*reads 5", "list": "holds no object of JSON"}
     words = words.get(kind, "does not describe a run")
     with pytest.raises(ValueError, match=rf"run.json.*{words}"):
         sc.Trace.load(tmp_path / "run")

@@ -340,8 +340,8 @@ def test_wrong_use():
         Auto(sd_error=5.0)
     with pytest.raises(TypeError, match="pytree of numbers or \"auto\"; got 'automatic'"):
         sc.SGLD("automatic")
-    for steps in (np.inf, 0, 2.5):
-        with pytest.raises(ValueError, match="steps must be a whole number of at least 1"):
+    for steps in (np.inf, -1, 2.5):
+        with pytest.raises(ValueError, match="steps must be a whole number of at least 0"):
             sc.find_mode(REGRESSION, jnp.zeros(3), steps=steps)
     with pytest.raises(ValueError, match="batch_size must be a whole number of at least 1; got 0"):
         sc.find_mode(REGRESSION, jnp.zeros(3), batch_size=0)

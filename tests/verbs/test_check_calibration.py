@@ -304,8 +304,9 @@ def test_what_simulate_returns_is_looked_at(trace, monkeypatch, wrong, message):
         sc.check_calibration(TARGET, trace, wrong, repeats=2)
 
 
-def test_whole_numbers_stay_whole(trace):
+def test_whole_numbers_stay_whole():
     target = sc.Target(log_prior, log_likelihood, np.ones((N, D), np.int32))
+    trace = sc.sample(target, sc.SGLD(1e-3), jnp.zeros(D), num_samples=2, burn_in=0, report=False)
     with pytest.raises(TypeError, match="simulate: data must be int32, as in the data; got float32"):
         sc.check_calibration(target, trace, simulate, repeats=2)
 
