@@ -15,7 +15,7 @@ import numpy as np
 from scirocco.run import convergence
 
 AGREED = 1.05
-MOST_ENTRIES, MOST_DOUBLINGS = 10**8, 5  # entries that a chain may look at; how often the passes are doubled
+MOST_ENTRIES, MOST_DOUBLINGS = 10**8, 4  # entries that a chain may look at; how often the passes are doubled
 
 
 class Settling:

@@ -88,7 +88,7 @@ class DirichletProcessMixture(CountModel):
     search : look for a good start; otherwise sampling begins right at ``start``.
     max_iter : passes over the rows, at most. None: as many as ``max_seconds`` allows; if that is None too, 300, and
         twice as many again and again until R-hat of the number of clusters and of the log posterior is at most 1.05
-        over the second half, up to 9,600 or 10^8 entries looked at by each chain.
+        over the second half, up to 4,800 or 10^8 entries looked at by each chain.
     max_seconds : time budget of ``fit``, which then stops with what it has; None for none. If both budgets are given,
         both bind.
     n_chains : independent chains.
