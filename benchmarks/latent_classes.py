@@ -1,6 +1,7 @@
 """Known classes found again: the view of a mixture's draws, its point partitions, and StepMix with BIC.
 
     python benchmarks/latent_classes.py --seeds 3
+    python benchmarks/latent_classes.py --coverage 60
 
 Laws are made here, none is from the library's tests: separate clusters of counts, classes of a survey that overlap
 (three categories, or yes and no), many small clusters, short texts with a background, and surveys of 800 rows and 5
@@ -18,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import adjusted_rand_score
 
 import scirocco as sc
@@ -116,13 +118,50 @@ def stepmix(data: Data, seed: int) -> Iterator[tuple[str, np.ndarray]]:
         yield "StepMix, BIC", min(fits, key=lambda fit: fit.bic(data.table)).predict(data.table)
 
 
+def covered(seed: int) -> dict[str, list[bool]]:
+    """Whether 90 % intervals have the true sizes, profiles and memberships: 3 classes of 8 columns of 3 categories.
+
+    Nothing if the fit has another number of clusters: which is which would be unknown.
+    """
+    rng = np.random.default_rng(seed)
+    theta, weights = rng.dirichlet(np.ones(3), (3, 8)), rng.dirichlet(np.full(3, 4.0))
+    data = answers_of(rng, theta, weights.tolist(), 500)
+    model = sc.DirichletProcessMixture("categorical", max_iter=PASSES, random_state=seed).fit(data.table)
+    found: dict[str, list[bool]] = {"sizes": [], "profiles": [], "memberships": []}
+    if model.n_clusters_ != 3:
+        return found
+    shared = np.zeros((3, 3))
+    np.add.at(shared, (data.classes, model.labels_), 1)
+    some = data.table[:60]
+    logs = np.log(weights) + np.log(theta[:, np.arange(8), some]).sum(axis=2).T
+    chances = np.exp(logs - np.logaddexp.reduce(logs, axis=1, keepdims=True))
+    sizes, profiles = model.cluster_sizes(), model.profiles(24, by="mean").set_index(["cluster", "feature"])
+    lower, upper = (model.membership(some)[name].to_numpy().reshape(len(some), -1) for name in ("lower", "upper"))
+    for true, own in zip(*linear_sum_assignment(-shared), strict=True):
+        found["sizes"].append(bool(sizes["lower"][own] <= np.sum(data.classes == true) <= sizes["upper"][own]))
+        for (cluster, feature), row in profiles.iterrows():
+            if cluster == own:
+                column, value = map(int, feature.split("="))
+                found["profiles"].append(bool(row["lower"] <= theta[true, column, value] <= row["upper"]))
+        inside = (lower[:, own] <= chances[:, true]) & (chances[:, true] <= upper[:, own])
+        found["memberships"] += inside.tolist()
+    return found
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """The table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--laws", nargs="+", choices=LAWS, default=list(LAWS))
+    parser.add_argument("--coverage", type=int, metavar="N", help="coverage of 90 %% intervals on N data sets instead")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
+    if options.coverage:
+        every = [covered(seed) for seed in range(options.coverage)]
+        for name in every[0]:
+            inside = [value for one in every for value in one[name]]
+            print(f"{name:12s} {np.mean(inside):.3f} of {len(inside)}, {sum(bool(one[name]) for one in every)} fits")
+        return
     indices: dict[str, dict[str, list[float]]] = {}
     numbers: dict[str, dict[str, list[int]]] = {}
     began = time.perf_counter()

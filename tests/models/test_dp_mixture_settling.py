@@ -83,7 +83,9 @@ def draws_around(truths, noise=0.3, draws=20, seed=0):
     """Chains around partitions of their own."""
     rng = np.random.default_rng(seed)
     shape = (len(truths), draws, truths[0].size)
-    labels = np.where(rng.random(shape) < noise, rng.integers(0, 3, shape), np.array(truths)[:, None])
+    labels = np.where(
+        rng.random(shape) < np.reshape(noise, (-1, 1, 1)), rng.integers(0, 3, shape), np.array(truths)[:, None]
+    )
     number = np.full(shape[:2], 3.0)
     return MixtureDraws(labels.astype(np.int32), number, number, number, rng.normal(size=shape[:2]), [], [])
 
@@ -101,6 +103,9 @@ def test_modes_are_told_apart_where_distances_hardly_differ():
     assert not apart.agreed
     assert "are in modes of their own" in str(apart)
     assert list(apart.table()["mode"]) == [0, 0, 1]
+    uneven = ChainAgreement.of(draws_around([one, other], noise=[0.2, 0.5]), 0)  # of different spread
+    assert uneven.between[0, 1] < uneven.within[1]
+    assert uneven.modes.tolist() == [0, 1]
     found = draws_around([one, one])
     found.log_density[0] += 5.0
     assert "are in one mode, but have not mixed" in str(ChainAgreement.of(found, 0))

@@ -88,9 +88,9 @@ def test_membership_has_intervals():
     model = sc.DirichletProcessMixture("categorical", **QUICK).fit(frame)
     table = model.membership(frame[:5])
     assert table.index.names == ["row", "cluster"]
-    np.testing.assert_allclose(
-        table["probability"].to_numpy().reshape(5, -1), model.predict_proba(frame[:5], unseen=True)
-    )
+    shares = table["probability"].to_numpy().reshape(5, -1)
+    np.testing.assert_allclose(shares, model.predict_proba(frame[:5], unseen=True), atol=0.1)
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
     assert (table["lower"] <= table["upper"]).all()
     assert table.loc[("person 3", model.predict(frame[3:4])[0]), "probability"] > 0.5
     with pytest.raises(ValueError, match="level must lie"):
@@ -109,3 +109,18 @@ def test_priors_of_counts_and_of_categories():
     counts = codes - 1
     usual, given = draws(counts, "multinomial"), draws(counts, "multinomial", base=0.1, n_components_prior="dp")
     np.testing.assert_array_equal(usual, given)
+
+
+@pytest.mark.parametrize("component", ["categorical", "multinomial", "poisson"])
+def test_drawn_parameters_average_to_the_predictive_density(component):
+    rng = np.random.default_rng(0)
+    counts = rng.poisson(rng.gamma(0.5, 3.0, (2, 4))[rng.integers(0, 2, 40)])
+    model = sc.DirichletProcessMixture(component, **QUICK).fit(counts)
+    rows, snapshot = model.encoding_.rows(counts[:6]), model._snapshots[-1]
+    counted = model.encoding_.counted
+    drawn = np.array([np.exp(snapshot.with_parameters(rng, counted).scores(rows, 1)) for _ in range(1500)])
+    exact, error = np.exp(snapshot.scores(rows, 1)), drawn.std(axis=0) / np.sqrt(len(drawn))
+    # An average of densities is heavy-tailed: what has a standard error of a tenth says little.
+    sure = (error < 0.1 * exact) & (exact > 1e-12)
+    assert sure.sum() >= 6
+    assert np.all(np.abs(drawn.mean(axis=0) - exact)[sure] < 5 * error[sure] + 1e-6 * exact[sure])

@@ -14,8 +14,8 @@ import numpy as np
 
 from scirocco.run import convergence
 
-AGREED = 1.1
-MOST_ENTRIES, MOST_DOUBLINGS = 10**8, 5  # entries that a chain may look at; how often the passes are doubled
+AGREED = 1.05
+MOST_ENTRIES, MOST_DOUBLINGS = 10**8, 4  # entries that a chain may look at; how often the passes are doubled
 
 
 class Settling:

@@ -3,7 +3,9 @@
 Draws are compared by variation of information. In many dimensions draws of one chain are nearly as far from each other
 as from those of a chain in another mode, so the ratio of the mean distances says little. What counts is whether draws
 can be told apart by chain: is a draw of a chain's second half nearer, on average, to the first half of its own chain
-than to that of another? Chains that mix make it right half of the time, chains in modes of their own always.
+than to that of another? Chains that mix make it right half of the time, chains in modes of their own always. Where
+one chain has more clusters, its draws are farther from everything: the distance of a draw from a chain is less half of
+the chain's own spread, as in energy distances (Szekely and Rizzo 2013).
 """
 
 from __future__ import annotations
@@ -63,7 +65,8 @@ class ChainAgreement:
             if a != b and half:
                 first = far[a, b].mean(axis=1) - far[a, a].mean(axis=1)  # of draws of a's first half
                 second = far[b, a].mean(axis=0) - far[a, a].mean(axis=0)  # of its second half
-                told[a, b] = 0.5 + np.sign(np.append(first, second)).mean() / 2
+                spread = (between[b, b] - between[a, a]) / 2
+                told[a, b] = 0.5 + np.sign(np.append(first, second) - spread).mean() / 2
         told = (told + told.T) / 2
         watched = [found.number, found.log_density]
         rhat, rhat_density = (_rhat(values) for values in watched)

@@ -16,6 +16,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from scirocco.core.checks import positive_array, require_choice, require_count
+from scirocco.core.seeds import Purpose, generator
 from scirocco.corpora.documents import Documents
 from scirocco.corpora.store import Corpus
 from scirocco.counts.settling import AGREED, Settling
@@ -86,8 +87,8 @@ class DirichletProcessMixture(CountModel):
         array of labels.
     search : look for a good start; otherwise sampling begins right at ``start``.
     max_iter : passes over the rows, at most. None: as many as ``max_seconds`` allows; if that is None too, 300, and
-        twice as many again and again until R-hat of the number of clusters and of the log posterior is at most 1.1 over
-        the second half, up to 9,600 or 10^8 entries looked at by each chain.
+        twice as many again and again until R-hat of the number of clusters and of the log posterior is at most 1.05
+        over the second half, up to 4,800 or 10^8 entries looked at by each chain.
     max_seconds : time budget of ``fit``, which then stops with what it has; None for none. If both budgets are given,
         both bind.
     n_chains : independent chains.
@@ -527,16 +528,19 @@ class DirichletProcessMixture(CountModel):
         return entropy_in_bits(self.membership_ if X is None else self._shares(X))
 
     def membership(self, X: Any, *, level: float = 0.9) -> pd.DataFrame:
-        """By row and cluster: the probability of ``predict_proba(X, unseen=True)``, and its credible interval.
+        """By row and cluster: the probability given weights and parameters, its posterior mean and credible interval.
 
-        The interval is that of the probability given the parameters, which draws know only so far.
+        The means are those of ``predict_proba(X, unseen=True)`` but for noise.
         """
         import pandas as pd
 
         check_is_fitted(self, "posterior_")
         require_level(level)
         rows, view = self._rows(X, reset=False), self._drawn.view
-        each = np.array([view.gathered(k, own.shares(rows, self._threads)) for k, own in enumerate(self._snapshots)])
+        rng = generator(self._fixed_seed(), Purpose.MIXTURE_SAMPLE, 3)
+        counted = self.encoding_.counted
+        drawn = (own.with_parameters(rng, counted).shares(rows, self._threads) for own in self._snapshots)
+        each = np.array([view.gathered(k, shares) for k, shares in enumerate(drawn)])
         low, high = np.quantile(each, [(1 - level) / 2, (1 + level) / 2], axis=0)
         named = X.index if hasattr(X, "iloc") else pd.RangeIndex(rows.size)
         index = pd.MultiIndex.from_product([named, [*range(self.n_clusters_), "others"]], names=["row", "cluster"])

@@ -11,6 +11,7 @@ from scirocco.corpora.documents import Documents
 from scirocco.models.dp_mixture.density import Law, Tables, log_scores, member_shares
 from scirocco.models.dp_mixture.partition import PartitionLaw
 
+SURE = 1e9  # rows that stand for parameters that are known
 CERTAIN = 1e280  # counts of a component that is given: its base measure and the row itself change nothing
 
 
@@ -40,6 +41,25 @@ class Snapshot:
         counts = np.append(components.T * CERTAIN, np.zeros((law.base.size, 1)), axis=1)
         tables = Tables(counts, counts.sum(axis=0, keepdims=True), np.append(weights, 0.0))
         return cls(law, tables, np.append(weights, max(1e-300, 1 - weights.sum())))
+
+    def with_parameters(self, rng: np.random.Generator, counted: np.ndarray) -> Snapshot:
+        """The same draw with weights and parameters of its clusters drawn; ``counted`` are features of training."""
+        if self.partition is None:
+            return self
+        law, sizes = self.law, self.tables.sizes[:-1]
+        shift = self.partition.urn(int(sizes.sum()) + 1, sizes.size).shift
+        counts, totals = np.zeros(self.tables.counts.shape), np.zeros(self.tables.totals.shape)
+        theta = rng.gamma(law.base[:, None] + self.tables.counts[:, :-1])
+        theta[~counted] = 0.0
+        by_group = np.zeros((law.totals.size, sizes.size))
+        np.add.at(by_group, law.group, theta)
+        scale = law.rate + sizes if law.rate else np.maximum(by_group, 1e-300)[law.group]
+        counts[:, :-1] = SURE * theta / scale
+        np.add.at(totals, law.group, counts)
+        weights = rng.gamma(sizes + shift)
+        weights *= (1 - self.weights[-1]) / weights.sum()
+        tables = Tables(counts, totals, np.append(np.full(sizes.size, SURE), 0.0))
+        return Snapshot(law, tables, np.append(weights, self.weights[-1]))
 
     def scores(self, rows: Documents, threads: int | None) -> np.ndarray:
         """log(weight x density) of rows in every cluster, (row, cluster)."""
