@@ -67,6 +67,7 @@ bench: $(VENV)/.bench results/covertype_reference.npz
 	$(BIN)/python benchmarks/dp_mixture.py
 	$(BIN)/python benchmarks/dp_mixture.py --data synthetic --rows 100000
 	$(BIN)/python benchmarks/dp_mixture_scaling.py
+	$(BIN)/python benchmarks/latent_classes.py
 
 # takes long and is made once
 results/covertype_reference.npz: | $(VENV)/.bench

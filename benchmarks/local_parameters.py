@@ -26,7 +26,7 @@ import scirocco as sc
 EACH = 10  # rows of a group
 BATCH = 1000  # rows of a minibatch
 STEPS = 200  # that are timed
-DRAWS = 1000  # of each of four chains
+SETTINGS: dict[str, Any] = {"sampler": sc.UnderdampedLangevin("auto"), "num_samples": 1000}  # of ``sc.sample``
 TRUE = {"beta": np.array([0.5, -1.0]), "spread": 0.8}
 
 
@@ -100,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             line = f"{groups:9,}  {name:16}  {pace:9.3f}"
             if name == "integrated" or groups <= given.sampled:
                 began = time.perf_counter()
-                trace = sc.sample(target, sc.UnderdampedLangevin("auto"), start, num_samples=DRAWS)
+                trace = sc.sample(target, initial=start, **SETTINGS)
                 took, sd = time.perf_counter() - began, float(np.sqrt(trace.variance["spread"]))
                 spread = f"{float(trace.mean['spread']):.4f} +- {sd:.4f}"
                 line += f"  {took:7.1f}  {spread:>15}  {trace.verdict().kind}"

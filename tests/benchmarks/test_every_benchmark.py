@@ -64,7 +64,10 @@ TINY = {
     ),
     "lda_speed": (["--topics", "3", "--sweeps", "2", "--turns", "1", "--without", "tomotopy", "topica"], {}),
     "large_table": (["--rows", "3000", "--columns", "2"], {"GROUP": 1000}),
-    "local_parameters": (["--groups", "50", "--sampled", "0"], {"STEPS": 10, "DRAWS": 20}),
+    "local_parameters": (
+        ["--groups", "50", "--sampled", "0"],
+        {"STEPS": 10, "SETTINGS": {"sampler": sc.SGLD(1e-5), "num_samples": 20, "burn_in": 5, "report": False}},
+    ),
     "long_steps": ([], {"CHAINS": 2, "DRAWS": 50, "BURN_IN": 20, "MULTIPLES": (0.5,), "ROWS": 200, "COLUMNS": 2}),
     "memory": (["--megabytes", "1", "--kinds", "npy"], {"BATCH": 2}),
     "numpyro_models": (
