@@ -29,80 +29,13 @@ from scirocco.core.interrupt import poll
 from scirocco.core.program import QUICK
 from scirocco.core.seeds import Purpose, generator
 from scirocco.core.trees import all_finite, named_leaves
-from scirocco.core.types import Array, Data, Key, Params
-from scirocco.manifolds import FLAT, Geometry
+from scirocco.core.types import Array, Data, Params
+from scirocco.density import NONE, Density, FreeLikelihood, FreePrior, PureDensity, RandomLikelihood, flat, merge
+from scirocco.manifolds import Geometry
 
 AT_ONCE = 2**21  # log likelihoods of many positions
 REMEMBERED_BYTES = 2**16  # of a position, up to which what was summed there is remembered
-NONE = Constraints()
 PASS_BYTES = 4 * 2**20  # rows of a pass over all data are taken in pieces of this size: they stay in the cache
-
-
-class PureDensity:
-    """What estimators are made of: pure functions for compiled code.
-
-    ``held`` are parameters that blocks of the user's own update; gradients are with respect to ``position`` alone.
-    """
-
-    log_prior: Callable[[Params], Any]
-    log_likelihood: Callable[[Params, Data], Any]
-    batched: bool
-
-    def log_likelihoods(self, params: Params, data: Data) -> Array:
-        """The log likelihood of each row of a batch."""
-        if self.batched:
-            return jnp.asarray(self.log_likelihood(params, data))
-        return jax.vmap(self.log_likelihood, in_axes=(None, 0))(params, data)
-
-    def log_density(self, params: Params, batch: Batch) -> Array:
-        """An unbiased estimate of -U from a minibatch."""
-        return self.log_prior(params) + jnp.sum(self.log_likelihoods(params, batch.data) * batch.weights)
-
-    def potential_gradient(self, position: Params, held: Params, batch: Batch) -> Params:
-        """The plain estimate of grad U from a minibatch."""
-        return jax.grad(lambda p: -self.log_density(merge(p, held), batch))(position)
-
-    def potential_difference(self, start: Params, end: Params, held: Params, batch: Batch) -> Array:
-        """An estimate of U(end) - U(start), summed from the differences of the rows."""
-        rows = [self.log_likelihoods(merge(p, held), batch.data) for p in (start, end)]
-        prior = [jnp.asarray(self.log_prior(merge(p, held))) for p in (start, end)]
-        return prior[0] - prior[1] + jnp.sum((rows[0] - rows[1]) * batch.weights)
-
-    def prior_gradient(self, position: Params, held: Params) -> Params:
-        """The gradient of - log prior."""
-        return jax.grad(lambda p: -self.log_prior(merge(p, held)))(position)
-
-    def likelihood_gradient(self, position: Params, held: Params, batch: Batch) -> Params:
-        """The weighted sum over a batch of the gradients of - log likelihood."""
-
-        def potential(p: Params) -> Array:
-            return -jnp.sum(self.log_likelihoods(merge(p, held), batch.data) * batch.weights)
-
-        return jax.grad(potential)(position)
-
-    def example_gradients(self, position: Params, held: Params, data: Data) -> Params:
-        """The gradient of - log likelihood of each row, stacked along a leading axis."""
-
-        def potential(p: Params, row: Data) -> Array:
-            return -self.log_likelihoods(merge(p, held), jax.tree.map(lambda a: a[None], row))[0]
-
-        return jax.vmap(jax.grad(potential), in_axes=(None, 0))(position, data)
-
-
-@dataclass(frozen=True)
-class Density(PureDensity):
-    """A target without its data: equal for equal functions, so that a program is compiled once for them."""
-
-    log_prior: Callable[[Params], Any]
-    log_likelihood: Callable[[Params, Data], Any]
-    batched: bool
-    size: int
-    geometry: Geometry = FLAT
-    change: Parametrisation = NONE
-
-    def parameters(self, position: Params) -> Params:
-        """The parameters as users see them, at a position of the chain."""
-        return self.change.parameters(position)
 
 
 class Axes(NamedTuple):
@@ -133,41 +66,6 @@ class Axes(NamedTuple):
             entries if len(entries) == length else range(length) for entries, length in zip(named, shape, strict=True)
         ]
         return map(list, itertools.product(*axes))
-
-
-@dataclass(frozen=True)
-class _FreePrior:
-    """The log prior of a free position; the change of variables belongs to the measure, and is not tempered."""
-
-    log_prior: Callable[[Params], Any]
-    change: Parametrisation
-    temperature: float
-
-    def __call__(self, position: Params) -> Any:
-        params, log_det = self.change.constrain(position)
-        return self.log_prior(params) + self.temperature * log_det
-
-
-@dataclass(frozen=True)
-class _FreeLikelihood:
-    """The log likelihood at a free position."""
-
-    log_likelihood: Callable[[Params, Data], Any]
-    change: Parametrisation
-
-    def __call__(self, position: Params, data: Data) -> Any:
-        return self.log_likelihood(self.change.parameters(position), data)
-
-
-@dataclass(frozen=True)
-class RandomLikelihood:
-    """A log likelihood that is given a key too, as a function of rows that have keys."""
-
-    function: Callable[[Params, Data, Key], Any]
-
-    def __call__(self, params: Params, rows: Keyed) -> Any:
-        """The value, or values, of rows."""
-        return self.function(params, rows.example, rows.keys())
 
 
 @dataclass(frozen=True, eq=False)
@@ -334,7 +232,7 @@ class Target(PureDensity):
         t, names = float(np.asarray(temperature)), tuple(held)
         if (t, names) not in self._free_targets:
             own = self.density
-            prior, likelihood = _FreePrior(own.log_prior, change, t), _FreeLikelihood(own.log_likelihood, change)
+            prior, likelihood = FreePrior(own.log_prior, change, t), FreeLikelihood(own.log_likelihood, change)
             self._free_targets[t, names] = FreeTarget(
                 prior, likelihood, self.source, self.batched, self.manifold, whole=self, moved=change
             )
@@ -648,12 +546,6 @@ def _evaluate(density: Density, position: Params, held: Params, trial: Data) -> 
     return jnp.asarray(density.log_prior(params)), density.log_likelihoods(params, trial), gradient
 
 
-def flat(params: Params) -> float:
-    """A log prior that says nothing."""
-    del params
-    return 0.0
-
-
 def _required(function: Callable[..., Any]) -> int | None:
     """Arguments that a function must be given by position; None if it does not say."""
     try:
@@ -677,11 +569,6 @@ def require_target(target: object) -> None:
     """Reject what is no target."""
     if not isinstance(target, Target):
         raise TypeError(f"target must be a scirocco.Target; got {type(target).__name__}")
-
-
-def merge(position: Params, held: Params) -> Params:
-    """All parameters: those the sampler moves and those that blocks update."""
-    return {**position, **held} if held else position
 
 
 def _shape(name: str, function: Callable[..., Any], *arguments: Any) -> Any:

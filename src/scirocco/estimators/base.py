@@ -15,7 +15,8 @@ from scirocco.batches import Batch
 from scirocco.core.parts import part
 from scirocco.core.program import program_part
 from scirocco.core.types import Key, Params
-from scirocco.target import PureDensity, Target
+from scirocco.density import PureDensity
+from scirocco.target import Target
 
 FindMode = Callable[..., Params]
 """(target, position, held=..., **options) -> the mode."""

@@ -29,8 +29,9 @@ from scirocco.batches import Batch
 from scirocco.batches.keyed import at_rest
 from scirocco.core.trees import zeros_like
 from scirocco.core.types import Array, Params
+from scirocco.density import PureDensity
 from scirocco.estimators.base import Estimator, FindMode
-from scirocco.target import PureDensity, Target
+from scirocco.target import Target
 
 MOST_PARAMETERS = 1000  # up to which the Hessian of all data is taken
 

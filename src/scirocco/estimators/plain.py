@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from scirocco.batches import Batch
 from scirocco.core.types import Params
+from scirocco.density import PureDensity
 from scirocco.estimators.base import Estimator
-from scirocco.target import PureDensity
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,9 @@ import jax.numpy as jnp
 
 from scirocco.batches import Arrays, Batch
 from scirocco.core.types import Array, Params
+from scirocco.density import PureDensity
 from scirocco.estimators.base import Estimator, FindMode
-from scirocco.target import PureDensity, Target
+from scirocco.target import Target
 
 
 class SAGAState(NamedTuple):

@@ -14,9 +14,10 @@ from scirocco.batches import Batch
 from scirocco.core.checks import require_count
 from scirocco.core.trees import zeros_like
 from scirocco.core.types import Params
+from scirocco.density import PureDensity
 from scirocco.estimators.base import Estimator
 from scirocco.estimators.control_variate import ControlVariateState, anchor, estimate_around
-from scirocco.target import PureDensity, Target
+from scirocco.target import Target
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from scirocco.batches import Batch
 from scirocco.core.types import Key, Params
-from scirocco.target import merge
+from scirocco.density import merge
 
 
 @dataclass(frozen=True)

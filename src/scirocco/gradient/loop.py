@@ -18,12 +18,12 @@ from scirocco.core.keys import Use, as_key, fold
 from scirocco.core.program import QUICK, program_part
 from scirocco.core.trees import at_least_single, named_leaves
 from scirocco.core.types import Array, Data, Key, Params
+from scirocco.density import Density
 from scirocco.gradient.program import ChainState, Probe, Program
 from scirocco.run.moments import FREE, SUMMED, Sums
 from scirocco.run.recording import Recording
 from scirocco.run.store import GRADIENT, STATS
 from scirocco.samplers.base import Info
-from scirocco.target import Density
 
 POWER_ITERATIONS = 8  # at the first probe; later ones go on from there
 

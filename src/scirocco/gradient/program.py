@@ -19,10 +19,10 @@ from scirocco.core.keys import Use, fold
 from scirocco.core.program import program_part
 from scirocco.core.trees import at_least_single, inner, signs_like
 from scirocco.core.types import Array, Data, Key, Params
+from scirocco.density import Density, merge
 from scirocco.estimators.base import Estimator, StochasticEstimator
 from scirocco.gradient.blocks import Block, apply
 from scirocco.samplers.base import Dynamics, Info, Sampler, SamplerState, Strain
-from scirocco.target import Density, merge
 
 
 class ChainState(NamedTuple):

@@ -23,8 +23,9 @@ from scirocco.batches import Arrays, Batch
 from scirocco.core.program import QUICK
 from scirocco.core.seeds import Purpose, generator
 from scirocco.core.types import Array, Params
+from scirocco.density import Density, merge
 from scirocco.samplers.preconditioned import Scale
-from scirocco.target import Density, Target, merge
+from scirocco.target import Target
 
 FULL = 500  # parameters, up to which the whole Hessian is formed
 LOW_RANK = 100_000  # parameters, up to which its largest eigenvalues are looked for

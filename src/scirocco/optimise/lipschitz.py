@@ -21,8 +21,9 @@ from scirocco.batches import Batch, Weighted
 from scirocco.core.checks import real_array
 from scirocco.core.seeds import Purpose, generator
 from scirocco.core.types import Array, Params
+from scirocco.density import merge
 from scirocco.samplers.preconditioned import Scale
-from scirocco.target import Target, merge
+from scirocco.target import Target
 
 
 def lipschitz_constants(

@@ -16,10 +16,11 @@ from scirocco.core.checks import require_count
 from scirocco.core.program import QUICK
 from scirocco.core.trees import all_finite
 from scirocco.core.types import Array, Params
+from scirocco.density import Density, merge
 from scirocco.optimise.chart import chart
 from scirocco.optimise.curvature import FULL, affordable, curvature
 from scirocco.samplers.preconditioned import Scale
-from scirocco.target import Density, Sample, Target, merge, require_target
+from scirocco.target import Sample, Target, require_target
 
 NEWTON = 20  # steps with a fixed curvature at most
 CLOSE, NEAR = 1e-3, 0.05  # in posterior sds: the wanted distance to the mode, and one that does

@@ -32,6 +32,7 @@ from scirocco.core.keys import Use, as_key, fold
 from scirocco.core.program import QUICK
 from scirocco.core.seeds import Purpose, generator, key_words
 from scirocco.core.types import Array, Data, Key, Params
+from scirocco.density import Density, merge
 from scirocco.estimators import SAGA, SVRG, ControlVariate, Estimator, Plain
 from scirocco.estimators.control_variate import anchor
 from scirocco.gradient.blocks import split
@@ -42,7 +43,7 @@ from scirocco.optimise.mode import find_mode
 from scirocco.samplers.base import Auto, at, automatic, has_law
 from scirocco.samplers.preconditioned import Preconditioned, Scale
 from scirocco.samplers.rescaled import Rescaled
-from scirocco.target import Density, Target, merge
+from scirocco.target import Target
 from scirocco.tuning import manifold
 from scirocco.tuning.elsewhere import other_modes
 from scirocco.tuning.mixing import steps_per_draw, steps_per_normal_draw

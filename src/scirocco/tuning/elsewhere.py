@@ -22,10 +22,11 @@ from scirocco.core.program import QUICK
 from scirocco.core.seeds import Purpose, generator, key_words
 from scirocco.core.trees import all_finite
 from scirocco.core.types import Array, Key, Params
+from scirocco.density import Density
 from scirocco.optimise.curvature import FULL, hessian
 from scirocco.optimise.mode import quasi_newton
 from scirocco.samplers.preconditioned import Scale
-from scirocco.target import Density, Target
+from scirocco.target import Target
 
 SEARCHES = 8  # half of them on the other side of the mode
 WORK = 5e7  # rows times parameters, up to which searches are made

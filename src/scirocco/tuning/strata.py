@@ -19,9 +19,10 @@ from scirocco.batches import Arrays, Batch, Strata
 from scirocco.core.program import QUICK
 from scirocco.core.seeds import Purpose, generator
 from scirocco.core.types import Array, Params
+from scirocco.density import Density
 from scirocco.optimise.curvature import WORK
 from scirocco.samplers.preconditioned import Scale
-from scirocco.target import Density, Target
+from scirocco.target import Target
 
 DRAWS = 2  # of the normal law, at which the rows are compared
 USUAL = 0.9  # of the rows: their mean is what the others are compared with

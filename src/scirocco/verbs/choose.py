@@ -24,11 +24,12 @@ from scirocco.batches import Arrays, Batch
 from scirocco.core.checks import require_seed
 from scirocco.core.clock import compile_seconds
 from scirocco.core.types import Data, Params
+from scirocco.density import Density
 from scirocco.gradient.engine import is_function
 from scirocco.run.description import StepSettings
 from scirocco.samplers import NUTS, UnderdampedLangevin
 from scirocco.samplers.base import Sampler
-from scirocco.target import Density, Target, require_target
+from scirocco.target import Target, require_target
 from scirocco.verbs.tune import default_batch_size
 
 SAVES = 2.0  # times as dear as that of a minibatch: a gradient of all data that is not worth being approximated

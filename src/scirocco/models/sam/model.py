@@ -21,12 +21,13 @@ import numpy as np
 from scirocco.batches import Batch
 from scirocco.core.program import Given
 from scirocco.core.types import Array, Data, Key, Params
+from scirocco.density import PureDensity
 from scirocco.directional import log_bessel_excess
 from scirocco.estimators.base import StochasticEstimator
 from scirocco.gradient.blocks import Block
 from scirocco.manifolds import Sphere
 from scirocco.models.sam.weights import Shares, cosine, sampled, start
-from scirocco.target import PureDensity, Target
+from scirocco.target import Target
 
 
 class Hyper(NamedTuple):
