@@ -174,8 +174,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                         index = adjusted_rand_score(data.classes, labels)
                         indices.setdefault(name, {}).setdefault(law, []).append(index)
                         numbers.setdefault(name, {}).setdefault(law, []).append(len(set(labels)))
-                except ImportError:
-                    pass
+                except ImportError as error:
+                    print(f"left out, since it is not installed: {error.name}")
     print(f"{'':24s}" + "".join(f"{law:>20s}" for law in options.laws))
     for name, found in indices.items():
         cells = [

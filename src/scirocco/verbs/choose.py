@@ -3,9 +3,8 @@
 The gradient of all data and that of a minibatch are compiled and timed. What ``NUTS`` would take for its usual number
 of gradients, and ``UnderdampedLangevin`` for its steps and for tuning, follows from that, and so does what their
 programs take to be compiled, next to nothing where they are kept from an earlier run, as then the gradients are too;
-the reason goes into the description. Once
-tuning knows how many steps make an effective draw, the choice is looked at again: where chains from minibatches crawl,
-as in a funnel, gradients of all data may be cheaper after all.
+the reason goes into the description. Once tuning knows how many steps make an effective draw, the choice is looked at
+again: where chains from minibatches crawl, as in a funnel, gradients of all data may be cheaper after all.
 """
 
 from __future__ import annotations
