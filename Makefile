@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV := $(if $(filter python3,$(PYTHON)),.venv,.venv-$(patsubst python%,%,$(notdir $(PYTHON))))
 BIN := $(VENV)/bin
 LOWEST := .venv-lowest
+# uv takes a tenth of pip's time; where it finds no index, as behind a mirror that only pip knows, pip does it
+install = $(1)/bin/uv pip install --quiet --python $(1)/bin/python $(2) || $(1)/bin/python -m pip install --quiet $(2)
 
 .PHONY: demo test lint types test-all test-quick test-lowest test-pymc coverage bench experiments clean clean-compiled
 
@@ -106,14 +108,14 @@ experiments: $(VENV)/.dev
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet uv
 
 $(VENV)/.demo: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet -e ".[experiments]"
+	$(call install,$(VENV),-e ".[experiments]")
 	touch $@
 
 $(VENV)/.test: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet -e ".[test]"
+	$(call install,$(VENV),-e ".[test]")
 	touch $@
 
 $(LOWEST)/.test: pyproject.toml
@@ -129,7 +131,7 @@ $(VENV)-pymc/.test: $(VENV)/.dev
 	touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet -e ".[dev]"
+	$(call install,$(VENV),-e ".[dev]")
 	touch $@
 
 $(VENV)/.bench: $(VENV)/.dev

@@ -124,7 +124,7 @@ def test_a_hierarchy_without_parameters_of_groups():
         constraints={"tau": sc.constraints.positive, "sigma": sc.constraints.positive},
     )  # fmt: skip
     start = {"mean": jnp.array(0.0), "tau": jnp.array(1.0), "sigma": jnp.array(1.0)}
-    trace = sc.sample(target, sc.SGLD(1e-4), start, num_samples=300, thin=10, batch_size=300, report=False)
+    trace = sc.sample(target, sc.SGLD(1e-4), start, num_samples=300, thin=5, batch_size=300, chains=2, report=False)
     for name, true in (("mean", 1.0), ("tau", 0.8), ("sigma", 0.5)):
         assert abs(trace.mean[name] - true) < 4 * np.sqrt(trace.variance[name])
     some = {name: column[:40] for name, column in groups.arrays.items()}

@@ -57,7 +57,7 @@ def test_its_mean_over_keys_is_sampled_with_the_noise_of_keys():
     """All rows in every minibatch: what noise there is comes from keys."""
     h = 1e-3
     noise = len(X) * SPREAD**2
-    trace = sc.sample(target_of(), sc.SGLD(h), jnp.array(1.0), batch_size=len(X), num_samples=10_000, chains=8)
+    trace = sc.sample(target_of(), sc.SGLD(h), jnp.array(1.0), batch_size=len(X), num_samples=5_000, chains=8)
     draws, expected = trace.posterior["theta"].values, variance(h, noise)
     effective = draws.size * h * (len(X) + 1) / 2  # autocorrelation 1 - h lambda
     assert abs(draws.mean() - X.sum() / (len(X) + 1)) < 4 * np.sqrt(expected / effective)
