@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -50,3 +55,31 @@ def test_programs_are_forgotten_before_maps_run_out(monkeypatch, tmp_path):
 def test_without_a_limit_nothing_is_forgotten(monkeypatch, tmp_path):
     monkeypatch.setattr(cache, "MOST", tmp_path / "none")
     assert not cache.spare_maps()
+
+
+def test_what_was_used_longest_ago_is_removed_once_a_day(monkeypatch, tmp_path):
+    monkeypatch.setattr(cache, "LARGEST", 250)
+    now = time.time()
+    for age in range(5):  # used so many days ago, whatever it was written
+        (tmp_path / f"{age}-cache").write_bytes(bytes(100))
+        os.utime(tmp_path / f"{age}-cache", (now - age * cache.DAY, now - 9 * cache.DAY))
+
+    def left():
+        return sorted(path.name for path in tmp_path.glob("*-cache"))
+
+    cache.trim(tmp_path)
+    assert left() == ["0-cache", "1-cache"]
+    (tmp_path / "5-cache").write_bytes(bytes(100))
+    cache.trim(tmp_path)  # it was done today
+    assert left() == ["0-cache", "1-cache", "5-cache"]
+    os.utime(tmp_path / "trimmed", (now - 2 * cache.DAY,) * 2)
+    cache.trim(tmp_path)
+    assert left() == ["0-cache", "5-cache"]
+    cache.trim(tmp_path / "none")
+
+
+def test_programs_are_kept_for_the_next_process_without_a_limit_that_reads_them_all():
+    script = "import scirocco.core.program, jax; print(jax.config.jax_compilation_cache_max_size)"
+    unset = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
+    found = subprocess.run([sys.executable, "-c", script], env=unset, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "-1"
