@@ -79,6 +79,24 @@ def test_two_passes_find_the_mode_of_large_data(target, passes, monkeypatch):
     assert len(passes) == 2
 
 
+@pytest.mark.parametrize("block_bytes", [8_000, 2**20])  # a part of the rows, all of them
+def test_from_a_saddle_on_disk_as_in_memory(tmp_path, block_bytes):
+    """Where the curvature is not positive Newton's method does nothing; rows on disk were left there."""
+    y = np.random.default_rng(2).normal([-2.0, 2.0], 0.7, (3000, 2)).astype(np.float32).reshape(-1)
+    pq.write_table(pa.table({"y": y}), tmp_path / "y.parquet", row_group_size=500)
+
+    def two_normals(m, row):
+        return jax.nn.logsumexp(-((row["y"] - m) ** 2))
+
+    start = jnp.array([-0.01, 0.02])
+    here, there = (
+        sc.find_mode(sc.Target(lambda m: -jnp.sum(m**2) / 200, two_normals, source), start, steps=0)
+        for source in ({"y": y}, Parquet(tmp_path / "y.parquet", block_bytes=block_bytes))
+    )
+    np.testing.assert_allclose(here, [-2, 2], atol=0.1)
+    np.testing.assert_allclose(there, here, atol=1e-3)
+
+
 def test_the_hessian_brings_the_gradient_along(target, passes):
     here = {"w": jnp.array([0.5, -0.5, 1.0])}
     target.likelihood_hessian(here)

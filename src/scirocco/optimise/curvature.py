@@ -96,6 +96,8 @@ def _selection(target: Target, rows: int) -> Iterator[Batch]:
 def _full(h: np.ndarray) -> Curvature:
     if not np.all(np.isfinite(h)):
         raise FloatingPointError("the curvature is not finite at the mode: give a better initial position")
+    if not np.max(np.diag(h)) > 0:
+        raise FloatingPointError("no direction curves as at a maximum: give a better initial position")
     diagonal = 1 / np.sqrt(_positive(np.diag(h)))
     values, vectors = np.linalg.eigh(diagonal[:, None] * h * diagonal)
     weak = values < FLAT * values[-1]

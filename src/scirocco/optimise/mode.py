@@ -49,8 +49,8 @@ def find_mode(
     ``polish`` (default: when the data is in memory, or there are at most 500 parameters), Newton's method for up to
     500 parameters and L-BFGS beyond, on the full potential summed in float64, because the centre of a control
     variate should lie well within a posterior sd of the mode; of data on disk a few passes, until it does. All but
-    the last steps are made on a random sample of 64 MB where the data are far larger and there are at most 500
-    parameters: its mode is a few posterior sds from that of all data, and one of Newton's steps leads there. On a
+    the last steps are made on a random sample of 64 MB where the data are far larger or on disk and there are at most
+    500 parameters: its mode is a few posterior sds from that of all data, and one of Newton's steps leads there. On a
     manifold the steps go along geodesics, and the polish works in normal coordinates; the mode is that of the
     density on the manifold's own measure. With constraints it is that of the density of the free numbers that
     chains move.
@@ -86,10 +86,11 @@ def find_mode(
 
 
 def _sample(target: Target, size: int, seed: int) -> Sample | None:
-    """Rows to look for the mode in before all are; None where all are not many more, or these too few."""
-    rows = min(target.source.resident_rows, SAMPLE_BYTES // row_bytes(target.source.example))
-    few = rows < max(MANY, ROWS_EACH * size) or target.size < LARGE * rows
-    return None if few or size > FULL or not target.geometry.flat else Sample.of(target, rows, seed)
+    """Rows in memory to look for the mode in before all are; None where these are too few, or all in memory as well."""
+    rows = min(target.size, target.source.resident_rows, SAMPLE_BYTES // row_bytes(target.source.example))
+    enough = rows == target.size or rows >= max(MANY, ROWS_EACH * size)
+    useful = target.size >= LARGE * rows or not isinstance(target.source, Arrays)
+    return Sample.of(target, rows, seed) if enough and useful and size <= FULL and target.geometry.flat else None
 
 
 def _descend(target: Target, initial: Params, held: Params, optimizer: Any, steps: int, rows: int, seed: int) -> Params:
@@ -143,7 +144,7 @@ def _polish(target: Target, position: Params, held: Params, sample: Sample | Non
     if sample is not None or not isinstance(target.source, Arrays):
         renew = affordable(target, position)
         position, distance = _newton(target, position, held, PASSES, NEAR, renew=renew, sample=sample)
-        if distance < NEAR or not isinstance(target.source, Arrays):
+        if distance < NEAR or (sample is not None and not isinstance(target.source, Arrays)):
             return position
     position, distance = _newton(target, position, held)
     if distance > CLOSE:  # the curvature has changed on the way
