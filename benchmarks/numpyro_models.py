@@ -196,8 +196,8 @@ def from_disk(name: str, rows: int) -> str:
     off = [(trace.mean[key] - value) / np.sqrt(trace.variance[key]) for key, value in TRUE[name].items()]
     z = np.concatenate([np.ravel(part) for part in off])
     return (
-        f"{name:21}{rows:10,}{seconds:9.1f} s, memory {before:.1f} GB before, {peak:.1f} GB at most; {z.size} true values "
-        f"{np.sqrt(np.mean(z**2)):.2f} sds off in the quadratic mean, at most {np.max(np.abs(z)):.1f}; "
+        f"{name:21}{rows:10,}{seconds:9.1f} s, memory {before:.1f} GB before, {peak:.1f} GB at most; {z.size} true "
+        f"values {np.sqrt(np.mean(z**2)):.2f} sds off in the quadratic mean, at most {np.max(np.abs(z)):.1f}; "
         f"{trace.verdict().kind}"
     )
 
