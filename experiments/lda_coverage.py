@@ -54,13 +54,14 @@ def one(
     order = align(phi, model.components_)  # the fitted topic of each true one
     matched = np.abs(model.components_[order] - phi).sum(axis=1) / 2 < STRANGERS
     best = model.top_words(10, level=LEVEL)
-    inside = [low <= phi[k, word] <= high for k in np.flatnonzero(matched) for word, _, low, high in best[order[k]]]
+    best = best[matched[np.argsort(order)][best["topic"]]]
+    known = phi[np.argsort(order)[best["topic"]], best["word"]]
     new, true = counts[documents:], eta[documents:][:, matched]
     low, high = np.quantile(model.transform_draws(new, DRAWS), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
     mean, sd = model.transform(new, return_std=True)
     kept = order[matched]
     return {
-        WORDS: float(np.mean(inside)),
+        WORDS: float(np.mean((best["lower"] <= known) & (known <= best["upper"]))),
         SHARES: float(np.mean((low[:, kept] <= true) & (true <= high[:, kept]))),
         NORMAL: float(np.mean(np.abs(mean[:, kept] - true) < 1.645 * sd[:, kept])),
     }, int(np.sum(~matched))  # fmt: skip

@@ -50,7 +50,7 @@ def test_lda_from_disk(stored, sampler):
     np.testing.assert_array_equal(model.transform(corpus), model.transform(COUNTS))
     assert model.perplexity(corpus) == model.perplexity(COUNTS)
     np.testing.assert_allclose(model.components_.sum(axis=1), 1, rtol=1e-5)
-    assert model.top_words(1)[0][0][0].startswith("w")
+    assert model.top_words(1)["word"][0].startswith("w")
     assert model.n_iter_ >= 6
     assert np.array_equal(model.word_counts_, COUNTS.sum(axis=0))
 

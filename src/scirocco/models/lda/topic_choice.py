@@ -1,21 +1,24 @@
 """How many topics? Candidates side by side under one budget.
 
 Each candidate is fitted with several chains to most of the documents and scored on the others by document completion.
-The budget comes in ``ROUNDS`` parts, each shared out among the candidates that are left; fits go on where they were.
-After each part those are given up whose score is worse than the best by more than ``HOPELESS`` standard errors of the
-difference, document by document.
+A chain may stay in a poor mode, in which two topics of the data share one of its own: one such chain among those of the
+true number makes more topics, which have room for both, look better. So each candidate is scored by its best chain.
+The best on one half of the held-out documents scores the other half, and the other way round: what is chosen has not
+seen what it is scored on.
 
-Recommended is the smallest number of topics whose score is within one such standard error of the best: more topics than
-that are not worth what they cost in stability and in time.
+A part of the budget, ``FIRST``, is shared out among all candidates. Those whose score is then worse than the best by
+more than ``HOPELESS`` standard errors of the difference, document by document, are given up. The others are fitted anew
+with the rest: a fit that went on would stay where a short search for a start has put it.
+
+Recommended is the smallest number of topics whose score is within ``CHANCE`` such standard errors of the best: more
+topics than that are not worth what they cost in stability and in time.
 """
 
 from __future__ import annotations
 
-import tempfile
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,15 +29,15 @@ from scirocco.core.seeds import Purpose, generator
 from scirocco.corpora.documents import Documents
 from scirocco.corpora.store import Corpus
 from scirocco.models.fit_location import FitLocation
+from scirocco.models.lda.engine import TOPICS
 from scirocco.models.lda.estimator import LDA
 from scirocco.models.lda.evaluation import completion_scores
-from scirocco.run.resume import resume
 
 if TYPE_CHECKING:
     import pandas as pd
 
-ROUNDS = 3
-HOPELESS = 4.0
+FIRST = 0.25
+HOPELESS, CHANCE = 4.0, 2.0
 HELD_OUT, MOST_HELD_OUT = 0.1, 1000  # share of the documents, and how many at most
 SCORED_DRAWS = 10
 SCORED_TOKENS = 2  # of a document, about, but a tenth of it at the least
@@ -115,18 +118,15 @@ def choose_topics(
     models: dict[int, LDA] = {}
     scores: dict[int, np.ndarray] = {}
     left, tokens = numbers, np.ones(1)
-    with tempfile.TemporaryDirectory(prefix="scirocco-") as folder, warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*of the topics are not found by all")  # it is in the table
-        for _ in range(ROUNDS):
-            share = max_seconds / ROUNDS / len(left)
+        for part in (FIRST, 1 - FIRST):
             for k in left:
+                share = max_seconds * part / len(left)
                 used[k] += share
-                models[k] = _gone_on(k, Path(folder) / str(k), train, used[k], settings)
+                models[k] = _fitted(k, share, train, settings)
                 poll()  # a comparison of fits that were cut short would mean nothing
-                draws = models[k]._draws(SCORED_DRAWS)
-                scores[k], tokens = completion_scores(
-                    draws, models[k].alpha_, test, held_out=scored, seed=seed, threads=models[k]._threads
-                )
+                scores[k], tokens = _scores(models[k], test, scored, seed)
             left = _promising(left, scores, tokens)
     names = getattr(reader, "feature_names_in_", X.vocabulary if isinstance(X, Corpus) else None)
     for model in models.values():
@@ -148,12 +148,23 @@ def _candidates(candidates: Iterable[int], size: int) -> list[int]:
     return [int(k) for k in numbers]
 
 
-def _gone_on(k: int, path: Path, train: Documents, seconds: float, settings: dict[str, Any]) -> LDA:
-    """The fit of a candidate after so many seconds in all."""
-    if not path.exists():
-        return LDA(k, max_seconds=seconds, **settings)._fit(train, None, FitLocation.of(path))
-    fitted: LDA = resume(path, train, max_seconds=seconds)
-    return fitted
+def _fitted(k: int, seconds: float, train: Documents, settings: dict[str, Any]) -> LDA:
+    return LDA(k, max_seconds=seconds, **settings)._fit(train, None, FitLocation())
+
+
+def _scores(model: LDA, test: Documents, held_out: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Log probability and tokens of held-out documents, those of either half by the chain that is best on the other."""
+    found = []
+    for chain in model.posterior_[TOPICS].values:
+        draws = chain[np.unique(np.linspace(0, len(chain) - 1, SCORED_DRAWS).astype(int))]
+        logs, tokens = completion_scores(
+            draws, model.alpha_, test, held_out=held_out, seed=seed, threads=model._threads
+        )
+        found.append(logs)
+    each = np.array(found)
+    even = np.arange(test.size) % 2 == 0
+    best_of_even, best_of_odd = (int(np.argmax(each[:, half].sum(axis=1))) for half in (even, ~even))
+    return np.where(even, each[best_of_odd], each[best_of_even]), tokens
 
 
 def _difference(a: np.ndarray, b: np.ndarray, tokens: np.ndarray) -> tuple[float, float]:
@@ -192,12 +203,14 @@ def _judged(
             "total_variation": float(agreement.total_variation[1:].mean()) if agreement.chains > 1 else np.nan,
             "seconds": used[k], "given_up": k not in left,
         })  # fmt: skip
-    recommended = min(k for k in left if k == best or _within(scores[best], scores[k], tokens, 1.0))
+    recommended = min(k for k in left if k == best or _within(scores[best], scores[k], tokens, CHANCE))
     share = float(models[recommended].agreement_.reproduced.mean())
     if recommended == best:
-        reason = f"{best} topics predict held-out documents best, and no smaller number comes within a standard error"
+        reason = (
+            f"{best} topics predict held-out documents best, and no smaller number comes within two standard errors"
+        )
     else:
-        reason = f"{recommended} topics are the fewest within a standard error of the best score, that of {best}"
+        reason = f"{recommended} topics are the fewest within two standard errors of the best score, that of {best}"
     if recommended == numbers[-1] and len(numbers) > 1:
         reason += "; it is the largest candidate: try more"
     reason += f". All chains agree on {share:.0%} of its topics"
