@@ -17,7 +17,7 @@ import numpy as np
 
 from scirocco.core.seeds import Purpose, generator
 from scirocco.corpora.documents import Documents
-from scirocco.models.lda.credible import require_level
+from scirocco.models.lda.credible import quantiles
 from scirocco.models.lda.documents import apart, document_draws, in_parts
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ class Effects:
         """Mean, sd, interval and the probability of being positive, by topic and covariate."""
         import pandas as pd
 
-        tail = require_level(level)
-        low, high = np.quantile(self.draws, [tail, 1 - tail], axis=0)
+        low, high = quantiles(self.draws, level)
         columns = {
             "mean": self.draws.mean(axis=0), "sd": self.draws.std(axis=0, ddof=1), "lower": low, "upper": high,
             "positive": (self.draws > 0).mean(axis=0),

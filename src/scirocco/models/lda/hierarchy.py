@@ -35,7 +35,7 @@ class TopicTree:
     def groups(self, n_groups: int) -> list[list[int]]:
         """The topics in so many groups, as ``merge`` takes them."""
         require_count("n_groups", n_groups, most=len(self.names))
-        which = hierarchy.cut_tree(self.linkage, n_groups).ravel()
+        which = hierarchy.cut_tree(self.linkage, [n_groups]).ravel()
         return [np.flatnonzero(which == group).tolist() for group in range(n_groups)]
 
     def table(self) -> pd.DataFrame:

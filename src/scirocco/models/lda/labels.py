@@ -44,5 +44,5 @@ def shown(model: TopicReading, topic: int) -> str:
 def with_labels(model: TopicReading, table: pd.DataFrame) -> pd.DataFrame:
     """A table with a column ``label`` after that of the topic, if there are labels."""
     if any(model.labels_):
-        table.insert(table.columns.get_loc("topic") + 1, "label", np.asarray(model.labels_, object)[table["topic"]])
+        table.insert(list(table).index("topic") + 1, "label", np.asarray(model.labels_, object)[table["topic"]])
     return table

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scirocco.models.lda.agreement import Agreement
+from scirocco.corpora.documents import Documents
+from scirocco.models.lda.agreement import Agreement, align
 from scirocco.models.lda.assignments import Assignments
 from scirocco.models.lda.engine import TOPICS
 from scirocco.models.lda.fitting import named_topics
@@ -46,8 +47,8 @@ def merged(model: LDA, groups: Any) -> LDA:
     """A model in which each group of topics is one; the given one stays as it is."""
     groups = checked_groups(groups, len(model.components_))
     together = np.zeros((len(groups), len(model.components_)))
-    for row, members in zip(together, groups, strict=True):
-        row[members] = 1.0
+    for number, members in enumerate(groups):
+        together[number, members] = 1.0
     draws, single = model.posterior_[TOPICS].values, np.array([members[0] for members in groups])
     mixed = np.flatnonzero(together.sum(axis=1) > 1)
     every = np.ascontiguousarray(draws[:, :, single])
@@ -74,7 +75,7 @@ def merged(model: LDA, groups: Any) -> LDA:
     names = [[model.labels_[k] for k in members if model.labels_[k]] for members in groups]
     new.labels_ = [" + ".join(found) for found in names]
     new.merged_ = [[k for own in members for k in model.merged_[own]] for members in groups]
-    new._assigned = None if model._assigned is None else _renamed(model._assigned, together)
+    new._assigned = None if model._assigned is None else _renamed(model._assigned, draws.mean(axis=1), together)
     new._stream, new.inflation_ = None, _inflation(model.inflation_, single, mixed)
     new.seed_words = None  # they name topics that are no more; their counts have done their work
     new._forget("trace_", "moved_")
@@ -88,7 +89,20 @@ def _inflation(inflation: np.ndarray | None, single: np.ndarray, mixed: np.ndarr
     return inflation[single].copy()
 
 
-def _renamed(assigned: Assignments, together: np.ndarray) -> Assignments:
-    places = together.argmax(axis=0)
-    topics = [places[labels].astype(labels.dtype) for labels in assigned.topics]
-    return replace(assigned, topics=topics, alphas=assigned.alphas @ together.T)
+def _renamed(assigned: Assignments, means: np.ndarray, together: np.ndarray) -> Assignments:
+    """Topics of all tokens by their groups. Each chain has an order of its own, and ``means`` that of the first."""
+    group, topics, alphas, words = together.argmax(axis=0), [], [], assigned.words
+    for mean, labels, order, alpha in zip(means, assigned.topics, assigned.orders, assigned.alphas, strict=True):
+        own = np.zeros(mean.shape)
+        np.add.at(own, (labels, _words_in(assigned.starts, words, order)), 1.0)
+        places = align(mean, own / np.maximum(own.sum(axis=1, keepdims=True), 1.0))
+        renamed = np.empty_like(group)
+        renamed[places] = group
+        topics.append(renamed[labels].astype(labels.dtype))
+        alphas.append(together @ alpha[places])
+    return replace(assigned, topics=topics, alphas=np.array(alphas))
+
+
+def _words_in(starts: np.ndarray, words: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """The word of every token, documents in another order."""
+    return words[Documents(starts, words, words, 0).entries(order)]

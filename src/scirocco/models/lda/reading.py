@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from scirocco.corpora.documents import Documents
 
 TRANSFORM_DRAWS = 5  # draws of the topics that document weights are averaged over
+REPRESENTED = 100  # that intervals of representative documents come from
 
 
 class TopicReading(CountModel):
@@ -101,7 +102,7 @@ class TopicReading(CountModel):
         topics of the fit each consists. This model stays as it is.
         """
         check_is_fitted(self)
-        return merged(self, groups)  # type: ignore[arg-type, return-value]
+        return merged(self, groups)
 
     # Documents.
 
@@ -118,10 +119,12 @@ class TopicReading(CountModel):
         require_count("n_documents", n_documents)
         require_level(level)
         every = len(self.components_)
-        chosen = range(every) if topics is None else [checked_topic("topics", k, every) for k in topics]
+        chosen = list(range(every)) if topics is None else [checked_topic("topics", k, every) for k in topics]
+        if not chosen:
+            raise ValueError("topics is empty: name some, or leave it out for all")
         documents = self._documents(X, reset=False)
         found = representatives(
-            self._draws(TRANSFORM_DRAWS, one_order=True), self.alpha_, documents, chosen, n_documents,
+            self._repeated(REPRESENTED), self.alpha_, documents, chosen, n_documents,
             names_of_documents(X, names, documents.size), level=level, seed=self._fixed_seed(), threads=self._threads,
         )  # fmt: skip
         return with_labels(self, found)

@@ -17,7 +17,7 @@ import numpy as np
 
 from scirocco.core.seeds import Purpose, generator
 from scirocco.corpora.documents import Documents
-from scirocco.models.lda.credible import require_level
+from scirocco.models.lda.credible import quantiles
 from scirocco.models.lda.documents import apart, document_draws, in_parts
 
 if TYPE_CHECKING:
@@ -37,8 +37,7 @@ class GroupShares:
         """Mean and interval of each topic's share, by topic and group."""
         import pandas as pd
 
-        tail = require_level(level)
-        low, high = np.quantile(self.draws, [tail, 1 - tail], axis=0)
+        low, high = quantiles(self.draws, level)
         topics, name = self.draws.shape[2], self.groups.name or "group"
         index = pd.MultiIndex.from_product([range(topics), self.groups], names=["topic", name])
         columns = {"mean": self.draws.mean(axis=0), "lower": low, "upper": high}
@@ -54,12 +53,12 @@ class GroupShares:
 
         from scirocco.models.lda.labels import checked_topic
 
-        tail, mean = require_level(level), self.draws.mean(axis=0)
+        mean = self.draws.mean(axis=0)
         if topics is None:
             topics = np.argsort(-np.ptp(mean, axis=0))[:6]
         chosen = [checked_topic("topics", k, mean.shape[1]) for k in np.atleast_1d(topics)]
         ax = plt.subplots(figsize=(7, 4))[1] if ax is None else ax
-        low, high = np.quantile(self.draws, [tail, 1 - tail], axis=0)
+        low, high = quantiles(self.draws, level)
         places = np.arange(len(self.groups))
         for k in chosen:
             (line,) = ax.plot(places, mean[:, k], marker="o", label=f"{k} {self.labels[k]}".rstrip())
@@ -71,7 +70,7 @@ class GroupShares:
 
     def __str__(self) -> str:
         wide = self.table()["mean"].unstack(0)
-        wide.columns = [f"{k} {self.labels[k]}".rstrip() for k in wide.columns]
+        wide.columns = [f"{k} {label}".rstrip() for k, label in enumerate(self.labels)]
         wide.insert(0, "documents", self.documents)
         return f"{wide.to_string(float_format=lambda x: f'{x:.3f}')}\nmean shares; intervals: table()"
 

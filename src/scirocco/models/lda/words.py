@@ -111,5 +111,6 @@ def summary(model: TopicReading, n_words: int, vocabulary: Any) -> tuple[pd.Data
         label = f" {model.labels_[k]}" if model.labels_[k] else ""
         index = [f"topic {k}{label}: {names[w]}" for w in columns]
         tables.append(pd.DataFrame(table | {"chains": int(matched.sum())}, index=index))
-    note = f"{total} draws: ESS and R-hat mean something from {TOLD_APART} on" if total < TOLD_APART else ""
+    few = model.agreement_.matched.sum(axis=0).min() * values.shape[1] < TOLD_APART
+    note = f"of fewer than {TOLD_APART} draws ESS and R-hat say nothing: they are left out" if few else ""
     return pd.concat(tables), "one draw so far: no sd" if total == 1 else note
