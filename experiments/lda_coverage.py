@@ -4,9 +4,9 @@ Corpora are drawn from the model: topics ~ Dirichlet(beta), shares of documents 
 fitted with the same priors, its topics are matched with the true ones, and 90 % intervals are held against the truth:
 of the ten first words of each topic (``top_words``), and of the shares of documents of the same law that the fit has
 not seen (``transform_draws``, ``transform(return_std=True)`` with 1.645 sds on either side, and the ten documents of
-each topic in ``representative_documents``), and of the mean shares in groups of those (``shares_by``). Under the model 90 %
-of intervals from the posterior cover; what can break it is a chain in a wrong mode, too few draws, or a wrong sd. Only
-topics that are matched within a total variation of 1/2 are counted, and how many are not is printed.
+each topic in ``representative_documents``), and of the mean shares in groups of those (``shares_by``). Under the model
+90 % of intervals from the posterior cover; what can break it is a chain in a wrong mode, too few draws, or a wrong sd.
+Only topics that are matched within a total variation of 1/2 are counted, and how many are not is printed.
 
 One chain is enough here, because the corpora are large and their topics apart; ten first words by the posterior mean
 are chosen by the data, which favours words whose mean is above their true value. Not from the literature.

@@ -64,8 +64,6 @@ class KeptCounts:
            [0., 1., 1.]])
     """
 
-    lent: np.ndarray | None = None
-
     def __init__(self, codes: Any, rows: int, categories: int, labels: Any = None, *, width: int | None = None) -> None:
         require_count("rows", rows)
         require_count("categories", categories)
@@ -108,19 +106,8 @@ class KeptCounts:
         _add(self.codes, self.labels, low, high, self.table, self.totals)
 
     def clear(self) -> None:
-        """Nothing is counted any more, but what is lent."""
+        """Nothing is counted any more."""
         self.table[:], self.totals[:] = 0, 0
-        self._add_lent()
-
-    def lend(self, counts: np.ndarray) -> None:
-        """Add counts, categories x rows, of observations that nobody has: they stay, whatever labels there are."""
-        self.lent = counts
-        self._add_lent()
-
-    def _add_lent(self) -> None:
-        if self.lent is not None:
-            self.used[:] += self.lent
-            self.totals += self.lent.sum(axis=0)
 
     def moved(self, low: int, old: np.ndarray) -> None:
         """The labels from ``low`` on were ``old`` and have been changed in place."""

@@ -33,7 +33,7 @@ from scirocco.samplers.base import Sampler
 from scirocco.simplex import SCIR, Exact, SimplexSampler
 
 MOST_DRAWS, FEWEST_DRAWS = 100, 20  # of a chain, unless they are asked for: R-hat and quantiles want the first
-DRAWS_MEMORY = 2**28  # bytes of the draws of all chains
+DRAWS_MEMORY = 2**27  # bytes of the draws of all chains
 
 
 class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicReading):  # type: ignore[misc]
@@ -56,7 +56,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicReading):  # t
         both bind.
     n_chains : independent chains, aligned to each other.
     n_draws : draws of the topics to keep from each chain, at most one a pass of its second half. None: 100, or fewer,
-        but 20 at least, where all would take more than 256 megabytes.
+        but 20 at least, where all would take more than 128 megabytes.
     sweeps, skip_sweeps : Gibbs sweeps on each document of a stream, and how many of the first are not counted.
     search_passes : passes of the search for good topics that ``fit`` starts with; None lets the size decide.
     seed_words : words that a reader wants in topics, ``{label: words}``, or a list of lists of words, the first for

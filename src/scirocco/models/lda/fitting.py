@@ -88,7 +88,7 @@ def make_chain(
             passes=allowed, records=RECORDS * model._kept_draws(documents.width), assigned=assigned,
         )  # fmt: skip
         if isinstance(kept, SeededGibbs) and lent is not None:
-            kept.lend(lent)
+            kept.lend(lent, in_order=assigned is not None)
         return kept
     estimator = "control_variate" if choice.name == "sgld_cv" else model.estimator
     sampler = stream_sampler(choice, warm=search_passes > 0)

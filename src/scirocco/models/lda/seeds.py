@@ -3,7 +3,8 @@
     phi_k ~ Dirichlet(beta + s_k),    s_kw = max(1, round(weight * occurrences of w)) for seed words w of topic k
 
 Whole numbers, so that the prior is that of s_kw tokens which no document has and nobody moves: they stand in the table
-of counts from the beginning, and the search for a start, the samplers and the draws all see them there.
+of counts, where samplers and draws see them. The search for a start is that of any fit; of the topics that it finds
+each seeded one gets those in which its seed words mostly are, one to one.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
 from scirocco.core.checks import real_number
+from scirocco.counts.packing import Arrays
 from scirocco.models.lda.gibbs import CollapsedGibbs, KeptGibbs
 
 
@@ -57,12 +60,51 @@ def seed_counts(columns: list[list[int]], weight: Any, counts: np.ndarray, topic
 class SeededGibbs(KeptGibbs):
     """``KeptGibbs`` with tokens that nobody has."""
 
-    def lend(self, lent: np.ndarray) -> None:
-        """Tokens that nobody has, words x topics: before the first step."""
-        self.kept.lend(lent)
-        if not self.search.done:
-            self.search._give_up()  # expectation maximisation knows nothing of them: doubling alone
+    lent: np.ndarray
+    _in_order = False
+
+    def lend(self, lent: np.ndarray, *, in_order: bool) -> None:
+        """Before the first step: the tokens, words x topics, and whether topics have their order by now."""
+        self.lent, self._in_order = lent, in_order
+        if self.sampling:
+            self._seed()
+
+    def step(self) -> None:
+        """The search ends with topics in the order of the seeds."""
+        before = self.searching
+        super().step()
+        if before and self.sampling:
+            self._seed()
+
+    def unpack(self, arrays: Arrays) -> None:
+        """The inverse of ``pack``."""
+        super().unpack(arrays)
+        self._in_order = self.sampling
+        if self.sampling:
+            self._seed()
+
+    def _seed(self) -> None:
+        kept = self.kept
+        if not self._in_order:
+            places = matching(self.lent, kept.used)
+            kept.labels[:] = places[kept.labels]
+            kept.clear()
+            kept.add(0, kept.size)
+        kept.used[:] += self.lent
+        kept.totals += self.lent.sum(axis=0)
 
 
 class SeededCollapsedGibbs(SeededGibbs, CollapsedGibbs):
     """``CollapsedGibbs`` with tokens that nobody has."""
+
+
+def matching(lent: np.ndarray, used: np.ndarray) -> np.ndarray:
+    """For each topic found the number that it gets: seed words vote for the topics that have most of their tokens."""
+    shares = used / np.maximum(used.sum(axis=1, keepdims=True), 1)
+    seeded = np.flatnonzero(lent.any(axis=0))
+    votes = (lent[:, seeded] > 0).T @ shares / (lent[:, seeded] > 0).sum(axis=0)[:, None]
+    rows, found = linear_sum_assignment(-votes)
+    places = np.full(used.shape[1], -1)
+    places[found] = seeded[rows]
+    places[places < 0] = np.setdiff1d(np.arange(used.shape[1]), seeded)
+    return places
