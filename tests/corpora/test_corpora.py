@@ -60,6 +60,20 @@ def test_the_same_documents_from_disk_and_memory_give_the_same_gibbs_sampler(sto
     np.testing.assert_array_equal(disk.components_, memory.components_)
 
 
+def test_phrases_of_neighbouring_words():
+    split = Tokenizer(stop_words=["of"], ngrams=3)
+    words = split("Statue of Liberty, New York")
+    assert words[:4] == ["statue", "liberty", "new", "york"]
+    assert words[4:] == ["statue_liberty", "liberty_new", "new_york", "statue_liberty_new", "liberty_new_york"]
+    assert build_vocabulary(["new york", "new york", "york"], Tokenizer(ngrams=2), min_documents=2, max_share=1.0) == [
+        "new", "new_york", "york",
+    ]  # fmt: skip
+    assert Tokenizer(ngrams=3)("alone") == ["alone"]
+    for ngrams in (0, 6, True):
+        with pytest.raises(ValueError, match="ngrams must be a whole number"):
+            Tokenizer(ngrams=ngrams)
+
+
 def test_texts(tmp_path):
     lines = tmp_path / "a.txt"
     lines.write_text("The wind blows\n\nThe sand, the SAND!\n", encoding="utf-8")

@@ -154,9 +154,9 @@ def _fitted(k: int, seconds: float, train: Documents, settings: dict[str, Any]) 
 
 def _scores(model: LDA, test: Documents, held_out: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Log probability and tokens of held-out documents, those of either half by the chain that is best on the other."""
-    found = []
-    for chain in model.posterior_[TOPICS].values:
-        draws = chain[np.unique(np.linspace(0, len(chain) - 1, SCORED_DRAWS).astype(int))]
+    found, chains = [], model.posterior_[TOPICS].values
+    for chain in chains:
+        draws = chain[np.unique(np.linspace(0, len(chain) - 1, max(2, SCORED_DRAWS // len(chains))).astype(int))]
         logs, tokens = completion_scores(
             draws, model.alpha_, test, held_out=held_out, seed=seed, threads=model._threads
         )
