@@ -25,8 +25,6 @@ def test_the_number_that_made_the_data_is_found(counts, ticking):
     assert list(choice.table.index) == [2, 5, 30]
     assert choice.table.loc[5, "reproduced"] == 1
     assert choice.table.loc[2, "difference"] > 4 * choice.table.loc[2, "difference_error"]
-    assert choice.table.loc[2, "given_up"]  # hopeless after the first part
-    assert choice.table.loc[2, "seconds"] == pytest.approx(6 / 4 / 3)
     assert choice.table["seconds"].sum() == pytest.approx(6)
     assert "5 topics" in str(choice)
     assert choice.models[5].components_.shape == (5, 40)
@@ -47,9 +45,9 @@ def test_the_picture_has_what_the_table_has(counts, ticking):
     mpl.pyplot.close(ax.figure)
 
 
-@pytest.mark.parametrize("fits", [1, 4])
+@pytest.mark.parametrize("fits", [1, 3])
 def test_ctrl_c_ends_the_comparison(counts, fits, ticking, monkeypatch):
-    """In the first fit, or in the second round: none that was cut short is compared."""
+    """In the first fit or the last: none that was cut short is compared."""
     fitted, calls, scored = topic_choice._fitted, [], []
 
     def pressing(*given):

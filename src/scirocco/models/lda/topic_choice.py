@@ -6,12 +6,12 @@ true number makes more topics, which have room for both, look better. So each ca
 The best on one half of the held-out documents scores the other half, and the other way round: what is chosen has not
 seen what it is scored on.
 
-A part of the budget, ``FIRST``, is shared out among all candidates. Those whose score is then worse than the best by
-more than ``HOPELESS`` standard errors of the difference, document by document, are given up. The others are fitted anew
-with the rest: a fit that went on would stay where a short search for a start has put it.
+All candidates get the same time, in one fit: of a fit in parts the search for a start would have the first part only,
+and what goes on stays in the mode that it has found.
 
-Recommended is the smallest number of topics whose score is within ``CHANCE`` such standard errors of the best: more
-topics than that are not worth what they cost in stability and in time.
+Recommended is the smallest number of topics whose score is within ``CHANCE`` standard errors of the best, the error
+being that of the difference, document by document: more topics than that are not worth what they cost in stability and
+in time.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ from scirocco.models.lda.evaluation import completion_scores
 if TYPE_CHECKING:
     import pandas as pd
 
-FIRST = 0.25
-HOPELESS, CHANCE = 4.0, 2.0
+CHANCE = 2.0
 HELD_OUT, MOST_HELD_OUT = 0.1, 1000  # share of the documents, and how many at most
 SCORED_DRAWS = 10
 SCORED_TOKENS = 2  # of a document, about, but a tenth of it at the least
@@ -114,25 +113,20 @@ def choose_topics(
     order = generator(seed, Purpose.HELD_OUT).permutation(documents.size)
     train, test = documents.take(order[held:]), documents.take(order[:held])
     settings |= {"n_chains": n_chains, "random_state": seed, "n_jobs": n_jobs}
-    used = dict.fromkeys(numbers, 0.0)
     models: dict[int, LDA] = {}
     scores: dict[int, np.ndarray] = {}
-    left, tokens = numbers, np.ones(1)
+    tokens = np.ones(1)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*of the topics are not found by all")  # it is in the table
-        for part in (FIRST, 1 - FIRST):
-            for k in left:
-                share = max_seconds * part / len(left)
-                used[k] += share
-                models[k] = _fitted(k, share, train, settings)
-                poll()  # a comparison of fits that were cut short would mean nothing
-                scores[k], tokens = _scores(models[k], test, scored, seed)
-            left = _promising(left, scores, tokens)
+        for k in numbers:
+            models[k] = _fitted(k, max_seconds / len(numbers), train, settings)
+            poll()  # a comparison of fits that were cut short would mean nothing
+            scores[k], tokens = _scores(models[k], test, scored, seed)
     names = getattr(reader, "feature_names_in_", X.vocabulary if isinstance(X, Corpus) else None)
     for model in models.values():
         if names is not None:
             model.vocabulary_ = np.asarray(names, dtype=object)
-    return _judged(numbers, left, models, scores, tokens, used)
+    return _judged(numbers, models, scores, tokens, max_seconds / len(numbers))
 
 
 def _candidates(candidates: Iterable[int], size: int) -> list[int]:
@@ -174,23 +168,17 @@ def _difference(a: np.ndarray, b: np.ndarray, tokens: np.ndarray) -> tuple[float
     return float(mean), float(np.sqrt(np.sum((each - mean * tokens) ** 2)) / tokens.sum())
 
 
-def _promising(left: list[int], scores: dict[int, np.ndarray], tokens: np.ndarray) -> list[int]:
-    best = max(left, key=lambda k: scores[k].sum())
-    return [k for k in left if k == best or _within(scores[best], scores[k], tokens, HOPELESS)]
-
-
 def _within(best: np.ndarray, other: np.ndarray, tokens: np.ndarray, limit: float) -> bool:
     mean, error = _difference(best, other, tokens)
     return mean <= limit * error
 
 
 def _judged(
-    numbers: list[int], left: list[int], models: dict[int, LDA], scores: dict[int, np.ndarray], tokens: np.ndarray,
-    used: dict[int, float],
-) -> TopicChoice:  # fmt: skip
+    numbers: list[int], models: dict[int, LDA], scores: dict[int, np.ndarray], tokens: np.ndarray, seconds: float
+) -> TopicChoice:
     import pandas as pd
 
-    best = max(left, key=lambda k: scores[k].sum())
+    best = max(numbers, key=lambda k: scores[k].sum())
     rows = []
     for k in numbers:
         mean = scores[k].sum() / tokens.sum()
@@ -201,9 +189,9 @@ def _judged(
             "perplexity": np.exp(-mean), "error": np.exp(-mean) * error, "difference": below,
             "difference_error": its_error, "reproduced": float(agreement.reproduced.mean()),
             "total_variation": float(agreement.total_variation[1:].mean()) if agreement.chains > 1 else np.nan,
-            "seconds": used[k], "given_up": k not in left,
+            "seconds": seconds,
         })  # fmt: skip
-    recommended = min(k for k in left if k == best or _within(scores[best], scores[k], tokens, CHANCE))
+    recommended = min(k for k in numbers if k == best or _within(scores[best], scores[k], tokens, CHANCE))
     share = float(models[recommended].agreement_.reproduced.mean())
     if recommended == best:
         reason = (
