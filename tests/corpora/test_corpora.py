@@ -42,7 +42,7 @@ def test_minibatches_from_disk_share_out_the_documents(stored):
 
 
 @pytest.mark.parametrize("sampler", ["auto", "scir", "scir_cv"])
-@pytest.mark.filterwarnings("ignore:the noise of minibatches")
+@pytest.mark.filterwarnings("ignore:the noise of minibatches", "ignore:there is one draw")
 def test_lda_from_disk(stored, sampler):
     corpus = Corpus(stored.path, block_entries=300)
     model = sc.LDA(3, sampler=sampler, max_iter=6, batch_size=20, random_state=0).fit(corpus)
