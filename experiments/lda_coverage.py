@@ -106,13 +106,8 @@ def check(results: Coverage) -> list[Claim]:
     claims = []
     for kind, values in results.shares.items():
         mean = float(values.mean())
-        claims.append(
-            Claim(
-                f"{kind}: 90 % intervals cover 87 to 93 %",
-                abs(mean - LEVEL) < OFF,
-                f"{mean:.1%} +- {error(values):.1%}",
-            )
-        )
+        covered = f"{mean:.1%} +- {error(values):.1%}"
+        claims.append(Claim(f"{kind}: 90 % intervals cover 87 to 93 %", abs(mean - LEVEL) < OFF, covered))
     share = results.lost / results.topics
     return [*claims, Claim("nearly all true topics are found", share < 0.05, f"{share:.1%} are not")]
 
