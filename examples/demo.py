@@ -71,10 +71,9 @@ def topics() -> None:
         model = sc.LDA(TOPICS, n_chains=2, max_seconds=8, random_state=0, verbose=True).fit(train)
     print(f"{model.n_iter_:.0f} passes of two chains in {time.perf_counter() - began:.0f} s (compiling included)\n")
     shared = model.agreement_.reproduced
-    for k, best in enumerate(model.top_words(5, words)):
-        named = ", ".join(f"{word} {mean:.3f} [{low:.3f}, {high:.3f}]" for word, mean, low, high in best[:3])
-        others = " ".join(word for word, *_ in best[3:])
-        print(f"{k:2d} {'both chains' if shared[k] else 'one chain  '}  {named}  {others}")
+    for k, best in model.top_words(5, words).groupby("topic"):
+        named = ", ".join(f"{w} {m:.3f} [{low:.3f}, {high:.3f}]" for _, w, m, low, high in best[:3].to_numpy())
+        print(f"{k:2d} {'both chains' if shared[k] else 'one chain  '}  {named}  {' '.join(best['word'][3:])}")
     print(f"\n{model.agreement_}")
     print(
         f"held-out perplexity {model.perplexity(test):.0f}; by the frequencies of words alone "
@@ -82,12 +81,13 @@ def topics() -> None:
     )
     figure, axis = plt.subplots(figsize=(9, 6), layout="constrained")
     shown = np.argsort(~shared, kind="stable")[:8]
+    best = model.top_words(6, words).set_index("topic")
     for row, k in enumerate(shown):
-        for place, (word, mean, low, high) in enumerate(model.top_words(6, words)[k]):
-            y = row + place * 0.12
-            axis.plot([low, high], [y, y], color=f"C{row}")
-            axis.plot(mean, y, "o", color=f"C{row}", markersize=3)
-            axis.annotate(word, (high, y), textcoords="offset points", xytext=(4, -3), fontsize=7)
+        y = row + 0.12 * np.arange(6)
+        axis.hlines(y, best["lower"][k], best["upper"][k], color=f"C{row}")
+        axis.plot(best["mean"][k], y, "o", color=f"C{row}", markersize=3)
+        for word, high, height in zip(best["word"][k], best["upper"][k], y, strict=True):
+            axis.annotate(word, (high, height), textcoords="offset points", xytext=(4, -3), fontsize=7)
     axis.set_yticks(np.arange(len(shown)) + 0.3, [f"topic {k}" for k in shown])
     axis.set_xlabel("probability of a word: posterior mean and 90 % interval")
     axis.invert_yaxis()

@@ -42,7 +42,7 @@ def test_minibatches_from_disk_share_out_the_documents(stored):
 
 
 @pytest.mark.parametrize("sampler", ["auto", "scir", "scir_cv"])
-@pytest.mark.filterwarnings("ignore:the noise of minibatches")
+@pytest.mark.filterwarnings("ignore:the noise of minibatches", "ignore:there is one draw")
 def test_lda_from_disk(stored, sampler):
     corpus = Corpus(stored.path, block_entries=300)
     model = sc.LDA(3, sampler=sampler, max_iter=6, batch_size=20, random_state=0).fit(corpus)
@@ -50,7 +50,7 @@ def test_lda_from_disk(stored, sampler):
     np.testing.assert_array_equal(model.transform(corpus), model.transform(COUNTS))
     assert model.perplexity(corpus) == model.perplexity(COUNTS)
     np.testing.assert_allclose(model.components_.sum(axis=1), 1, rtol=1e-5)
-    assert model.top_words(1)[0][0][0].startswith("w")
+    assert model.top_words(1)["word"][0].startswith("w")
     assert model.n_iter_ >= 6
     assert np.array_equal(model.word_counts_, COUNTS.sum(axis=0))
 
@@ -58,6 +58,20 @@ def test_lda_from_disk(stored, sampler):
 def test_the_same_documents_from_disk_and_memory_give_the_same_gibbs_sampler(stored):
     disk, memory = (sc.LDA(3, sampler="gibbs", max_iter=5, random_state=0).fit(x) for x in (stored, COUNTS))
     np.testing.assert_array_equal(disk.components_, memory.components_)
+
+
+def test_phrases_of_neighbouring_words():
+    split = Tokenizer(stop_words=["of"], ngrams=3)
+    words = split("Statue of Liberty, New York")
+    assert words[:4] == ["statue", "liberty", "new", "york"]
+    assert words[4:] == ["statue_liberty", "liberty_new", "new_york", "statue_liberty_new", "liberty_new_york"]
+    assert build_vocabulary(["new york", "new york", "york"], Tokenizer(ngrams=2), min_documents=2, max_share=1.0) == [
+        "new", "new_york", "york",
+    ]  # fmt: skip
+    assert Tokenizer(ngrams=3)("alone") == ["alone"]
+    for ngrams in (0, 6, True):
+        with pytest.raises(ValueError, match="ngrams must be a whole number"):
+            Tokenizer(ngrams=ngrams)
 
 
 def test_texts(tmp_path):

@@ -83,10 +83,10 @@ def test_chains_that_disagree_are_not_averaged():
     assert np.abs(model.components_[lost] - alone).sum(axis=1).max() / 2 < 0.25
     assert np.abs(draws.mean(axis=(0, 1))[lost] - alone).sum(axis=1).min() / 2 > 0.25
     for k in lost:
-        word, mean, low, high = model.top_words(1)[k][0]
-        own = draws[0, :, k, word]
+        _, word, mean, low, high = model.top_words(1).iloc[k]
+        own = draws[0, :, k, int(word)]
         assert low <= own.mean() <= high
-        assert mean == pytest.approx(model.components_[k, word])
+        assert mean == pytest.approx(model.components_[k, int(word)])
     chains = model.summary(2).table["chains"].to_numpy().reshape(8, 2)[:, 0]
     np.testing.assert_array_equal(chains, matched.sum(axis=0))
     # Documents are weighed by chains whose topics mean the same.

@@ -54,6 +54,7 @@ class Purpose(IntEnum):
     EFFECTS = 516
     HELD_OUT = 517
     MODEL_UPDATE = 518
+    GROUP_SHARES = 519
     DOCUMENT_ORDER = 502
     DOCUMENT_BLOCK = 503
     KEPT_SWEEPS = 505

@@ -23,7 +23,7 @@ from scirocco.run.verdict import LONGER, MEANS, USE, Advice, Finding
 STRANGERS = 0.5  # total variation
 FIRST_WORDS = 10
 LISTED = 10  # topics named in a report
-FEWEST_DRAWS = 4  # of a chain, for R-hat
+FEWEST_DRAWS = 10  # of a chain: from fewer the median R-hat of ten words may be 1.5 if chains are perfect
 SLOW = 1.2  # R-hat of a topic's first words, from which chains should run longer
 WITHIN, ACROSS = "within this chain's mode", "across chains"
 
@@ -90,6 +90,9 @@ class Agreement:
             text = f"{lost} of {topics} topics are not found by all chains: their intervals are {WITHIN}"
             return [Finding(MEANS, text, Advice(factor=4.0))]
         worst = float(np.nanmax(self.rhat)) if np.isfinite(self.rhat).any() else np.nan
+        if np.isnan(worst):
+            text = f"all topics are found by all chains; R-hat says nothing of fewer than {FEWEST_DRAWS} draws"
+            return [Finding(LONGER, text, Advice(factor=4.0))]
         if worst > SLOW:
             text = f"all topics are found by all chains, with R-hat up to {worst:.2f}"
             return [Finding(LONGER, text, Advice(factor=4.0))]

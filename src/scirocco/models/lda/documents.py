@@ -19,14 +19,38 @@ from typing import Any
 
 import numpy as np
 
-from scirocco.core.compiled import jit, over_blocks
+from scirocco.core.compiled import ZERO, jit, over_blocks
 from scirocco.core.random import gamma, open_stream, uniform
 from scirocco.core.seeds import Purpose, stream_key
 from scirocco.corpora.documents import Documents
+from scirocco.models.lda.kernels.sweeps_stream import _draw_topic as draw_topic
+from scirocco.models.lda.kernels.sweeps_stream import _sweep_document as sweep_document
+from scirocco.models.lda.kernels.sweeps_stream import word_masses
 from scirocco.models.lda.stream import fresh_assignments
 
 SWEEPS, SKIPPED = 60, 20
+FIRST, BETWEEN, STRETCH = 20, 4, 10  # of draws: sweeps of a new start and from draw to draw; draws from start to start
 AT_ONCE = 4096  # documents, where something is summed over all
+
+
+@jit
+def _sweep_on(
+    key: Any, step: int, seeds: Any, starts: Any, words: Any, z: Any, phi: Any, masses: Any, alpha: Any, sweeps: int,
+    anew: bool, weights: Any, first: int, last: int,
+) -> None:  # fmt: skip
+    """Sweeps over the kept assignments of documents ``first`` to ``last``; their counts are added to ``weights``."""
+    topics = phi.shape[1]
+    active, place = np.empty(topics, np.int64), np.full(topics, -1)
+    present, heights = np.empty(topics, np.float32), np.empty(topics, np.float32)
+    for d in range(first, last):
+        s = open_stream(key, step, seeds[d])
+        low, high = starts[d], starts[d + 1]
+        for t in range(low, high if anew else low):
+            z[t] = draw_topic(s, phi, words[t], masses, alpha, active, present, ZERO, heights)
+        for _ in range(sweeps):
+            sweep_document(s, words[low:high], z[low:high], phi, masses, alpha, active, present, place, heights)
+        for t in range(low, high):
+            weights[d, z[t]] += 1.0
 
 
 @jit
@@ -84,12 +108,25 @@ def document_draws(
 ) -> np.ndarray:  # fmt: skip
     """One draw of the topic weights for each draw of the topics: (draw, document, topic).
 
-    ``seeds`` are those of ``apart``: documents with the same words have draws of their own.
+    ``seeds`` are those of ``apart``: documents with the same words have draws of their own. Assignments go on from one
+    draw of the topics to the next, which is near, and begin anew after every ``STRETCH`` draws.
     """
-    key = stream_key(seed, Purpose.TRANSFORM_WEIGHTS)
+    key, sweeps_key = (stream_key(seed, purpose) for purpose in (Purpose.TRANSFORM_WEIGHTS, Purpose.TRANSFORM_SWEEPS))
     found = np.empty((len(draws), documents.size, alpha.size))
+    columns, words = np.unique(documents.token_words(), return_inverse=True)
+    starts, z, small = documents.token_starts, np.empty(words.size, np.int32), alpha.astype(np.float32)
     for i, topics in enumerate(draws):
-        found[i] = _swept(i, topics, alpha, documents, seed, SWEEPS, SWEEPS - 1, None, threads, seeds) + alpha
+        phi = np.ascontiguousarray(topics[:, columns].T, dtype=np.float32)
+        masses, anew = word_masses(phi, small), i % STRETCH == 0
+        found[i] = alpha
+        over_blocks(
+            partial(
+                _sweep_on, sweeps_key, i, seeds, starts, words, z, phi, masses, small, FIRST if anew else BETWEEN, anew,
+                found[i],
+            ),
+            documents.size,
+            threads,
+        )  # fmt: skip
         over_blocks(partial(_draw_weights, key, i, seeds, found[i]), documents.size, threads)
     return found
 
@@ -103,13 +140,13 @@ def in_parts(documents: Documents) -> Iterator[tuple[slice, Documents]]:
 
 def _swept(
     number: int, topics: np.ndarray, alpha: np.ndarray, documents: Documents, seed: int, sweeps: int, skip_sweeps: int,
-    squares: np.ndarray | None, threads: int | None, seeds: np.ndarray | None = None,
+    squares: np.ndarray | None, threads: int | None,
 ) -> np.ndarray:  # fmt: skip
     """Counts of topics in each document, summed over the sweeps that are counted."""
     phi = np.ascontiguousarray(topics.T, dtype=np.float32)
     return fresh_assignments(
         stream_key(seed, Purpose.TRANSFORM_SWEEPS), number, documents, documents.words, phi, alpha.astype(np.float32),
-        sweeps, skip_sweeps, seeds=fingerprints(documents) if seeds is None else seeds, counted=False, weighed=True,
+        sweeps, skip_sweeps, seeds=fingerprints(documents), counted=False, weighed=True,
         squares=squares, threads=threads,
     )[1]  # fmt: skip
 

@@ -10,13 +10,14 @@ takes the same memory.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from scirocco.core.seeds import Purpose, generator
 from scirocco.corpora.documents import Documents
+from scirocco.models.lda.credible import quantiles
 from scirocco.models.lda.documents import apart, document_draws, in_parts
 
 if TYPE_CHECKING:
@@ -32,21 +33,22 @@ class Effects:
     draws: np.ndarray
     names: list[str]
     note: str = ""
+    labels: list[str] = field(default_factory=list)
 
     def table(self, level: float = 0.9) -> pd.DataFrame:
         """Mean, sd, interval and the probability of being positive, by topic and covariate."""
         import pandas as pd
 
-        if not 0 < level < 1:
-            raise ValueError(f"level must lie strictly between 0 and 1; got {level!r}")
-        tail = (1 - level) / 2
-        low, high = np.quantile(self.draws, [tail, 1 - tail], axis=0)
+        low, high = quantiles(self.draws, level)
         columns = {
             "mean": self.draws.mean(axis=0), "sd": self.draws.std(axis=0, ddof=1), "lower": low, "upper": high,
             "positive": (self.draws > 0).mean(axis=0),
         }  # fmt: skip
         index = pd.MultiIndex.from_product([range(self.draws.shape[2]), self.names], names=["topic", "covariate"])
-        return pd.DataFrame({name: values.T.reshape(-1) for name, values in columns.items()}, index=index)
+        table = pd.DataFrame({name: values.T.reshape(-1) for name, values in columns.items()}, index=index)
+        if any(self.labels):
+            table.insert(0, "label", np.repeat(np.asarray(self.labels, object), len(self.names)))
+        return table
 
     def __str__(self) -> str:
         table = self.table().to_string(float_format=lambda x: f"{x:.4g}")
@@ -93,8 +95,9 @@ def design(covariates: Any, rows: int) -> tuple[np.ndarray, list[str]]:
 
 
 def effects(
-    draws: np.ndarray, alpha: np.ndarray, documents: Documents, covariates: Any, *, seed: int, threads: int | None
-) -> Effects:
+    draws: np.ndarray, alpha: np.ndarray, documents: Documents, covariates: Any, *, seed: int, threads: int | None,
+    labels: list[str],
+) -> Effects:  # fmt: skip
     """The regression of topic shares on covariates, over draws of the topics."""
     matrix, names = design(covariates, documents.size)
     size, width = matrix.shape
@@ -109,4 +112,4 @@ def effects(
     residual = np.maximum(squares - (fitted * cross).sum(axis=1), 0.0) / max(1, size - width)
     rng = generator(seed, Purpose.EFFECTS)
     noise = np.linalg.cholesky(inverse) @ rng.standard_normal(cross.shape)
-    return Effects(fitted + noise * np.sqrt(residual)[:, None], names)
+    return Effects(fitted + noise * np.sqrt(residual)[:, None], names, labels=labels)

@@ -22,23 +22,21 @@ from scirocco.models.count_model import AUTO, CountModel, SamplerChoice, require
 from scirocco.models.fit_location import FitLocation
 from scirocco.models.inputs import COUNTS, names_of, refuse_text, validate_data
 from scirocco.models.lda import evaluation, storage, updating
-from scirocco.models.lda.agreement import Agreement
 from scirocco.models.lda.assignments import Assignments
 from scirocco.models.lda.documents import apart, document_draws, document_moments, document_topics
-from scirocco.models.lda.effects import Effects, effects
 from scirocco.models.lda.engine import TOPICS
 from scirocco.models.lda.fitting import fit_topics
+from scirocco.models.lda.reading import TRANSFORM_DRAWS, TopicReading
 from scirocco.models.lda.sampler_names import IN_MEMORY, SAMPLERS, automatic, stream_sampler
-from scirocco.run.trace import Summary, table_of
+from scirocco.models.lda.seeds import checked_seed_words, seed_counts
 from scirocco.samplers.base import Sampler
 from scirocco.simplex import SCIR, Exact, SimplexSampler
 
-TRANSFORM_DRAWS = 5  # draws of the topics that document weights are averaged over
+MOST_DRAWS, FEWEST_DRAWS = 100, 20  # of a chain, unless they are asked for: R-hat and quantiles want the first
+DRAWS_MEMORY = 2**27  # bytes of the draws of all chains
 
-WordInterval = tuple[Any, float, float, float]
 
-
-class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CountModel):  # type: ignore[misc]
+class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicReading):  # type: ignore[misc]
     """Latent Dirichlet allocation on counts of words, documents x words.
 
     Parameters
@@ -57,9 +55,13 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CountModel):  # typ
     max_seconds : time budget of ``fit``, which then stops with what it has; None for none. If both budgets are given,
         both bind.
     n_chains : independent chains, aligned to each other.
-    n_draws : draws of the topics to keep from each chain.
+    n_draws : draws of the topics to keep from each chain, at most one a pass of its second half. None: 100, or fewer,
+        but 20 at least, where all would take more than 128 megabytes.
     sweeps, skip_sweeps : Gibbs sweeps on each document of a stream, and how many of the first are not counted.
     search_passes : passes of the search for good topics that ``fit`` starts with; None lets the size decide.
+    seed_words : words that a reader wants in topics, ``{label: words}``, or a list of lists of words, the first for
+        topic 0; words of data without names are numbers of columns. For samplers in memory.
+    seed_weight : how strongly: a seed word counts as if its topic had been seen with it so many times its occurrences.
     learn_alpha, learn_beta : learn the priors too, alpha for each topic by itself (samplers in memory only).
     total_documents : documents that the whole stream has, for ``partial_fit``; those seen so far if None.
     n_jobs : threads; -1 or None for all cores. The result does not depend on it.
@@ -73,6 +75,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CountModel):  # typ
     agreement_ : which topics the chains agree on, and how far; printed as a report. Topics that a chain does not share
         with the first are left out of averages and intervals.
     trace_ : the run: draws, statistics of the records, moments, why it stopped; not after ``load`` and ``partial_fit``.
+    labels_ : names of the topics, "" for none: see ``label_topics``.
+    merged_ : for each topic the numbers of those of the fit that ``merge`` has put together in it.
     moved_ : after ``update``, the total variation between each topic before and after it.
     inflation_ : of stream samplers whose law is known, the predicted sd of each word in each topic over that of the
         posterior, (topic, word): what the noise of minibatches adds. None for the others; exact ones have 1.
@@ -89,14 +93,12 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CountModel):  # typ
     """
 
     default_passes: ClassVar[int] = 100
-    _facts: ClassVar[tuple[str, ...]] = (*CountModel._facts, "updates_", "documents_seen_")
+    _facts: ClassVar[tuple[str, ...]] = (
+        *CountModel._facts, "updates_", "documents_seen_", "labels_", "merged_"
+    )  # fmt: skip
 
-    components_: np.ndarray
-    agreement_: Agreement
-    alpha_: np.ndarray
     beta_: np.ndarray
     inflation_: np.ndarray | None
-    word_counts_: np.ndarray
     documents_seen_: int
     _assigned: Assignments | None = None
     _stream: updating.TopicStream | None = None
@@ -104,9 +106,10 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CountModel):  # typ
     def __init__(
         self, n_topics: int = 50, *, alpha: Any = 0.1, beta: Any = 0.05, sampler: Any = "auto",
         estimator: str = "plain", batch_size: int | None = None, max_iter: int | None = None,
-        max_seconds: float | None = None, n_chains: int = 1, n_draws: int = 20, sweeps: int = 10, skip_sweeps: int = 3,
-        search_passes: float | None = None, learn_alpha: bool = False, learn_beta: bool = False,
-        total_documents: int | None = None, n_jobs: int | None = None, random_state: Any = None, verbose: bool = False,
+        max_seconds: float | None = None, n_chains: int = 1, n_draws: int | None = None, sweeps: int = 10,
+        skip_sweeps: int = 3, search_passes: float | None = None, learn_alpha: bool = False, learn_beta: bool = False,
+        seed_words: Any = None, seed_weight: float = 0.1, total_documents: int | None = None,
+        n_jobs: int | None = None, random_state: Any = None, verbose: bool = False,
     ) -> None:  # fmt: skip
         self.n_topics = n_topics
         self.alpha = alpha
@@ -123,6 +126,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CountModel):  # typ
         self.search_passes = search_passes
         self.learn_alpha = learn_alpha
         self.learn_beta = learn_beta
+        self.seed_words = seed_words
+        self.seed_weight = seed_weight
         self.total_documents = total_documents
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -160,9 +165,13 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CountModel):  # typ
             )
         if (self.learn_alpha or self.learn_beta) and choice.name not in IN_MEMORY:
             raise ValueError("learn_alpha and learn_beta need kept assignments: take sampler='gibbs' or 'collapsed'")
+        self._number_topics()
+        if self.seed_words is not None:
+            self._require_seeds(choice)
+            self.labels_ = checked_seed_words(self.seed_words, self.n_topics, self._names(None), data.width)[1]
         self.word_counts_ = data.word_counts()
         fit_topics(self, data, choice, alpha, beta, location, passes=self._passes, seconds=self.max_seconds)
-        self.documents_seen_, self._stream, self._n_features_out = data.size, None, self.n_topics
+        self.documents_seen_, self._stream = data.size, None
 
     def update(
         self, X: Any, *, vocabulary: Any = None, max_iter: int | None = None, max_seconds: float | None = None
@@ -220,8 +229,10 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CountModel):  # typ
     def _settings(self, vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
         """Check everything that ``__init__`` only stored; the priors as vectors."""
         self._require_run()
-        for name in ("n_topics", "n_draws", "sweeps"):
+        for name in ("n_topics", "sweeps"):
             require_count(name, getattr(self, name))
+        if self.n_draws is not None:
+            require_count("n_draws", self.n_draws)
         require_count("skip_sweeps", self.skip_sweeps, least=0)
         if self.skip_sweeps >= self.sweeps:
             raise ValueError(f"skip_sweeps must be below sweeps, {self.sweeps}; got {self.skip_sweeps}")
@@ -238,6 +249,13 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CountModel):  # typ
             raise ValueError("learn_beta learns one number: give beta as one to start from")
         return np.broadcast_to(alpha, self.n_topics).copy(), np.broadcast_to(beta, vocabulary).copy()
 
+    def _kept_draws(self, width: int) -> int:
+        """Draws to keep from each chain, of topics over so many words."""
+        if self.n_draws is not None:
+            return self.n_draws
+        affordable = DRAWS_MEMORY // (4 * self.n_topics * width * self.n_chains)
+        return int(np.clip(affordable, FEWEST_DRAWS, MOST_DRAWS))
+
     def _require_sampler(self) -> None:
         choice = SamplerChoice.of(self.sampler)
         # Exact draws need exact counts, which a stream does not have.
@@ -247,6 +265,24 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CountModel):  # typ
         chosen_estimator(self.estimator, SCIR(0.1) if in_memory else stream_sampler(choice, warm=True))
         if choice.name == "sgld_cv" and self.estimator == "saga":
             raise ValueError("sampler='sgld_cv' has its own estimator: take sampler='sgld' with estimator='saga'")
+
+    def _number_topics(self) -> None:
+        """The topics are new: without names, each by itself."""
+        self._n_features_out = self.n_topics
+        self.labels_, self.merged_ = [""] * self.n_topics, [[k] for k in range(self.n_topics)]
+
+    def _require_seeds(self, choice: SamplerChoice) -> None:
+        if choice.name not in IN_MEMORY:
+            raise ValueError("seed_words need kept assignments: take sampler='gibbs' or 'collapsed'")
+        if self.learn_beta:
+            raise ValueError("learn_beta would learn from the seed words: give seed_words or learn_beta")
+
+    def _seeds(self, documents: Documents | Corpus) -> np.ndarray | None:
+        """The counts that seed words stand for, words x topics; None without any."""
+        if self.seed_words is None:
+            return None
+        columns, _ = checked_seed_words(self.seed_words, self.n_topics, self._names(None), documents.width)
+        return seed_counts(columns, self.seed_weight, documents.word_counts(), self.n_topics)
 
     # Using.
 
@@ -294,19 +330,6 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CountModel):  # typ
             threads=self._threads,
         )  # fmt: skip
 
-    def effects(self, X: Any, covariates: Any, *, n_draws: int = 50) -> Effects:
-        """How the topic shares of documents depend on ``covariates``, a table with a row for each of them.
-
-        A linear regression of the shares over ``n_draws`` draws of topics and weights, whose uncertainty its intervals
-        contain. Text and categorical columns become one column for each value but the first. Any number of documents
-        takes the same memory beside the counts.
-        """
-        check_is_fitted(self)
-        documents = self._documents(X, reset=False)
-        return effects(
-            self._repeated(n_draws), self.alpha_, documents, covariates, seed=self._fixed_seed(), threads=self._threads
-        )  # fmt: skip
-
     def _repeated(self, n_draws: int) -> np.ndarray:
         """Exactly ``n_draws`` draws of the topics that mean the same."""
         require_count("n_draws", n_draws)
@@ -321,12 +344,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CountModel):  # typ
         """
         check_is_fitted(self)
         require_choice("method", method, ("completion", "left_to_right"))
-        require_count("max_draws", max_draws)
-        if not 0 < held_out < 1:
-            raise ValueError(f"held_out must lie strictly between 0 and 1; got {held_out!r}")
-        documents, seed = self._documents(X, reset=False), self._fixed_seed()
-        if not documents.tokens:
-            raise ValueError("the documents have no words: there is nothing to score")
+        documents, seed = self._scored(X, held_out, max_draws), self._fixed_seed()
         if method == "left_to_right":
             return evaluation.left_to_right_perplexity(
                 self.components_, self.alpha_, documents, seed=seed, threads=self._threads
@@ -338,9 +356,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CountModel):  # typ
     def unigram_perplexity(self, X: Any, *, held_out: float = 0.1) -> float:
         """The perplexity of the same held-out tokens under the frequencies of words alone."""
         check_is_fitted(self)
-        documents = self._documents(X, reset=False)
-        if not documents.tokens:
-            raise ValueError("the documents have no words: there is nothing to score")
+        documents = self._scored(X, held_out, 1)
         return evaluation.unigram_perplexity(self.word_counts_, documents, held_out=held_out, seed=self._fixed_seed())
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -348,61 +364,13 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CountModel):  # typ
         del y
         return -float(np.log(self.perplexity(X)))
 
-    def coherence(self, X: Any, n_words: int = 10) -> np.ndarray:
-        """Normalised pointwise mutual information of each topic's first words in documents, from -1 to 1."""
-        check_is_fitted(self)
-        require_count("n_words", n_words, least=2)
-        return evaluation.coherence(self.components_, self._documents(X, reset=False), n_words)
-
-    def top_words(self, n_words: int = 10, vocabulary: Any = None, *, level: float = 0.9) -> list[list[WordInterval]]:
-        """For each topic its ``n_words`` most probable words: (word, mean, lower, upper end of the credible interval).
-
-        Intervals are those of a beta law with the mean and the variance of the draws, a little wider for being few.
-        ``agreement_.intervals`` says for each topic whether they are about one chain's mode or about all chains.
-        """
-        check_is_fitted(self)
-        require_count("n_words", n_words)
-        if not 0 < level < 1:
-            raise ValueError(f"level must lie strictly between 0 and 1; got {level!r}")
-        names = self._names(vocabulary)
-        draws, topics = self.posterior_[TOPICS].values, []
-        for k, mean in enumerate(self.components_):
-            best = np.argsort(-mean, kind="stable")[:n_words]
-            own = draws[self.agreement_.matched[:, k], :, k][..., best].reshape(-1, len(best))
-            low, high = evaluation.interval(mean[best], own.astype(np.float64), level)
-            topics.append(
-                [
-                    (int(w) if names is None else names[w], float(mean[w]), float(a), float(b))
-                    for w, a, b in zip(best, low, high, strict=True)
-                ]
-            )
-        return topics
-
     def _names(self, vocabulary: Any) -> Any:
         """The words, given or known; None if they are not."""
         known = getattr(self, "vocabulary_", getattr(self, "feature_names_in_", None))
         names = known if vocabulary is None else np.asarray(vocabulary, dtype=object)
-        if names is not None and len(names) != self.components_.shape[1]:
-            raise ValueError(f"vocabulary must name all {self.components_.shape[1]} words; got {len(names)}")
+        if names is not None and len(names) != self.n_features_in_:
+            raise ValueError(f"vocabulary must name all {self.n_features_in_} words; got {len(names)}")
         return names
-
-    def summary(self, n_words: int = 5, vocabulary: Any = None) -> Summary:
-        """Mean, sd, ESS and R-hat of the ``n_words`` first words of each topic, and which topics the chains agree on.
-
-        Each topic is that of the chains that have it (column ``chains``); R-hat needs several to mean much.
-        """
-        import pandas as pd
-
-        check_is_fitted(self)
-        require_count("n_words", n_words)
-        names, values = self._names(vocabulary), self.posterior_[TOPICS].values
-        tables = []
-        for k, mean in enumerate(self.components_):
-            row, own = np.argsort(-mean, kind="stable")[:n_words], self.agreement_.matched[:, k]
-            labels = [f"topic {k}: {w if names is None else names[w]}" for w in row]
-            found = table_of(values[own, :, k][..., row].astype(np.float64), labels)
-            tables.append(found.table.assign(chains=int(own.sum())))
-        return Summary(pd.concat(tables), self._noted(found.note), agreement=self.agreement_, verdict=self.verdict())
 
     # Keeping.
 

@@ -1,4 +1,4 @@
-"""How well topics predict: held-out perplexity and coherence.
+"""How well topics predict: held-out perplexity.
 
 Document completion: the tokens of a document are split at random; the topic weights eta of the document are inferred
 from the first part, and the second part is scored,
@@ -15,8 +15,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
-from scipy import stats
 
 from scirocco.core.compiled import inner, jit, over_blocks
 from scirocco.core.random import open_stream, uniform
@@ -42,6 +40,23 @@ def completion_scores(
         chances += np.einsum("ik,ik->i", weights[owner[scored]], topics.T[documents.words[scored]])
     logs = hidden.numbers[scored] * np.log(chances / len(draws))
     return np.bincount(owner[scored], logs, minlength=documents.size), hidden.lengths.astype(float)
+
+
+def completion_by_topic(
+    draws: np.ndarray, alpha: np.ndarray, documents: Documents, *, held_out: float = 0.1, seed: int = 0,
+    threads: int | None = None,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """The same by topic: each token belongs to topics by their share of its probability."""
+    seen, hidden = documents.split(held_out, seed)
+    eta = document_topics(draws, alpha, seen, seed=seed, threads=threads)
+    scored = np.flatnonzero(hidden.numbers)
+    owner = np.repeat(np.arange(documents.size), np.diff(documents.starts))[scored]
+    parts = np.zeros((len(scored), alpha.size))
+    for weights, topics in zip(eta, draws, strict=True):
+        parts += weights[owner] * topics.T[documents.words[scored]]
+    chances = parts.sum(axis=1, keepdims=True)
+    tokens = parts / chances * hidden.numbers[scored, None]
+    return (tokens * np.log(chances / len(draws))).sum(axis=0), tokens.sum(axis=0)
 
 
 def completion_perplexity(
@@ -126,38 +141,3 @@ def left_to_right_perplexity(
         threads,
     )  # fmt: skip
     return float(np.exp(-scores.sum() / max(1, documents.tokens)))
-
-
-def coherence(topics: np.ndarray, documents: Documents, n: int = 10) -> np.ndarray:
-    """Normalised pointwise mutual information of each topic's ``n`` first words, averaged over pairs.
-
-    1 for words that only occur together, 0 for independent ones, -1 for words that never meet.
-    """
-    best = np.argsort(-topics, axis=1)[:, :n]
-    wanted = np.unique(best)
-    place = np.full(documents.width, -1)
-    place[wanted] = np.arange(len(wanted))
-    inside = place[documents.words] >= 0
-    owner = np.repeat(np.arange(documents.size), np.diff(documents.starts))[inside]
-    present = sp.csr_array(
-        (np.ones(len(owner)), (owner, place[documents.words[inside]])), shape=(documents.size, len(wanted))
-    )
-    together = np.asarray((present.T @ present).todense()) / max(1, documents.size)
-    single = together.diagonal()
-    with np.errstate(divide="ignore", invalid="ignore"):
-        mutual = np.log(together / np.outer(single, single)) / -np.log(together)
-    mutual = np.where(together == 0, -1.0, np.where(together == 1, 1.0, mutual))
-    below = np.tril_indices(best.shape[1], -1)
-    return np.array([mutual[np.ix_(words, words)][below].mean() if len(below[0]) else np.nan for words in place[best]])
-
-
-def interval(mean: np.ndarray, draws: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
-    """The ends of credible intervals of probabilities, from draws (draw, word)."""
-    if len(draws) < 2:
-        return mean, mean
-    tail = (1 - level) / 2
-    wider = stats.t.ppf(tail, len(draws) - 1) / stats.norm.ppf(tail)  # as Student's law for the normal
-    variance = np.maximum(draws.var(axis=0, ddof=1) * wider**2, np.finfo(float).tiny)
-    size = np.maximum(mean * (1 - mean) / variance - 1, 1e-3)
-    low, high = (stats.beta.ppf(q, size * mean, size * (1 - mean)) for q in (tail, 1 - tail))
-    return low, high

@@ -22,6 +22,7 @@ from scirocco.models.lda.engine import ORDER, TOPICS, TopicChain, TopicEngine
 from scirocco.models.lda.gibbs import CollapsedGibbs, KeptGibbs
 from scirocco.models.lda.held_out import HeldOut, held_out_size
 from scirocco.models.lda.sampler_names import IN_MEMORY, NATURAL, natural_sampler, stream_sampler
+from scirocco.models.lda.seeds import SeededCollapsedGibbs, SeededGibbs
 from scirocco.models.lda.start.em import StochasticEM
 from scirocco.models.lda.stream import StreamChain, StreamFit
 from scirocco.run.checkpoint import part
@@ -49,13 +50,14 @@ def fit_topics(
     chains = model.n_chains if assigned is None else len(assigned.topics)
     alphas = assigned.alphas if assigned is not None and model.learn_alpha else [alpha] * chains
     workers, threads = model._workers(chains)
+    draws, lent = model._kept_draws(documents.width), model._seeds(documents)
     engines = [
         TopicEngine(
             partial(
                 make_chain, model, choice, documents, alphas[number], beta, seed,
-                number, threads, None if assigned is None else assigned.topics[number],
+                number, threads, None if assigned is None else assigned.topics[number], lent,
             ),
-            number, draws=model.n_draws, passes=passes, topics=model.n_topics, vocabulary=documents.width,
+            number, draws=draws, passes=passes, topics=model.n_topics, vocabulary=documents.width,
             tokens=documents.tokens,
         )
         for number in range(chains)
@@ -68,7 +70,7 @@ def fit_topics(
 
 def make_chain(
     model: LDA, choice: SamplerChoice, documents: Documents | Corpus, alpha: np.ndarray, beta: np.ndarray, seed: int,
-    number: int, threads: int, assigned: np.ndarray | None = None,
+    number: int, threads: int, assigned: np.ndarray | None, lent: np.ndarray | None,
 ) -> TopicChain:  # fmt: skip
     """The sampler of one chain at its start."""
     in_memory = choice.name in IN_MEMORY
@@ -78,12 +80,16 @@ def make_chain(
     search_passes = min(wanted, allowed / 2)
     if in_memory:
         assert isinstance(documents, Documents)
-        make = KeptGibbs if choice.name == "gibbs" else CollapsedGibbs
-        return make(
+        plain = KeptGibbs if choice.name == "gibbs" else CollapsedGibbs
+        seeded = SeededGibbs if choice.name == "gibbs" else SeededCollapsedGibbs
+        kept = (plain if model.seed_words is None else seeded)(
             documents, alpha, beta, seed=seed, chain=number, search_passes=search_passes, batch_size=model.batch_size,
             threads=threads, learn=("alpha",) * bool(model.learn_alpha) + ("beta",) * bool(model.learn_beta),
-            passes=allowed, records=RECORDS * model.n_draws, assigned=assigned,
+            passes=allowed, records=RECORDS * model._kept_draws(documents.width), assigned=assigned,
         )  # fmt: skip
+        if isinstance(kept, SeededGibbs) and lent is not None:
+            kept.lend(lent, in_order=assigned is not None)
+        return kept
     estimator = "control_variate" if choice.name == "sgld_cv" else model.estimator
     sampler = stream_sampler(choice, warm=search_passes > 0)
     chosen = chosen_estimator(estimator, sampler)

@@ -64,7 +64,7 @@ def automatic(documents: Documents | Corpus, model: LDA) -> SamplerChoice:
 
 def fits_in_memory(documents: Documents | Corpus, model: LDA) -> bool:
     """Whether kept assignments, the tables of their counts and the records leave half of the free memory alone."""
-    records = model.n_chains * (2 * model.n_draws + STRETCHES) * 4
+    records = model.n_chains * (2 * model._kept_draws(documents.width) + STRETCHES) * 4
     needed = documents.tokens * (25 + 6 * model.n_chains) + documents.width * model.n_topics * (48 + records)
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()

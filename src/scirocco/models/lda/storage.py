@@ -37,6 +37,10 @@ def restore(model: LDA, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> 
     if model.components_.shape != (model.n_topics, model.word_counts_.size):
         raise ValueError(f"its topics have shape {model.components_.shape}")
     model.n_features_in_, model.inflation_ = model.word_counts_.size, arrays.get("inflation_")
+    if not (hasattr(model, "labels_") and hasattr(model, "merged_")):  # files of the first versions have none
+        model._number_topics()
+    if not len(model.labels_) == len(model.merged_) == model.n_topics:
+        raise ValueError(f"it has {len(model.labels_)} labels of {model.n_topics} topics")
     model._n_features_out = model.n_topics
     for name in NAMES:
         if name in meta:

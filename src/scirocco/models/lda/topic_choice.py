@@ -1,21 +1,24 @@
 """How many topics? Candidates side by side under one budget.
 
 Each candidate is fitted with several chains to most of the documents and scored on the others by document completion.
-The budget comes in ``ROUNDS`` parts, each shared out among the candidates that are left; fits go on where they were.
-After each part those are given up whose score is worse than the best by more than ``HOPELESS`` standard errors of the
-difference, document by document.
+A chain may stay in a poor mode, in which two topics of the data share one of its own: one such chain among those of the
+true number makes more topics, which have room for both, look better. So each candidate is scored by its best chain.
+The best on one half of the held-out documents scores the other half, and the other way round: what is chosen has not
+seen what it is scored on.
 
-Recommended is the smallest number of topics whose score is within one such standard error of the best: more topics than
-that are not worth what they cost in stability and in time.
+All candidates get the same time, in one fit: of a fit in parts the search for a start would have the first part only,
+and what goes on stays in the mode that it has found.
+
+Recommended is the smallest number of topics whose score is within ``CHANCE`` standard errors of the best, the error
+being that of the difference, document by document: more topics than that are not worth what they cost in stability and
+in time.
 """
 
 from __future__ import annotations
 
-import tempfile
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,15 +29,14 @@ from scirocco.core.seeds import Purpose, generator
 from scirocco.corpora.documents import Documents
 from scirocco.corpora.store import Corpus
 from scirocco.models.fit_location import FitLocation
+from scirocco.models.lda.engine import TOPICS
 from scirocco.models.lda.estimator import LDA
 from scirocco.models.lda.evaluation import completion_scores
-from scirocco.run.resume import resume
 
 if TYPE_CHECKING:
     import pandas as pd
 
-ROUNDS = 3
-HOPELESS = 4.0
+CHANCE = 2.0
 HELD_OUT, MOST_HELD_OUT = 0.1, 1000  # share of the documents, and how many at most
 SCORED_DRAWS = 10
 SCORED_TOKENS = 2  # of a document, about, but a tenth of it at the least
@@ -111,28 +113,20 @@ def choose_topics(
     order = generator(seed, Purpose.HELD_OUT).permutation(documents.size)
     train, test = documents.take(order[held:]), documents.take(order[:held])
     settings |= {"n_chains": n_chains, "random_state": seed, "n_jobs": n_jobs}
-    used = dict.fromkeys(numbers, 0.0)
     models: dict[int, LDA] = {}
     scores: dict[int, np.ndarray] = {}
-    left, tokens = numbers, np.ones(1)
-    with tempfile.TemporaryDirectory(prefix="scirocco-") as folder, warnings.catch_warnings():
+    tokens = np.ones(1)
+    with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*of the topics are not found by all")  # it is in the table
-        for _ in range(ROUNDS):
-            share = max_seconds / ROUNDS / len(left)
-            for k in left:
-                used[k] += share
-                models[k] = _gone_on(k, Path(folder) / str(k), train, used[k], settings)
-                poll()  # a comparison of fits that were cut short would mean nothing
-                draws = models[k]._draws(SCORED_DRAWS)
-                scores[k], tokens = completion_scores(
-                    draws, models[k].alpha_, test, held_out=scored, seed=seed, threads=models[k]._threads
-                )
-            left = _promising(left, scores, tokens)
+        for k in numbers:
+            models[k] = _fitted(k, max_seconds / len(numbers), train, settings)
+            poll()  # a comparison of fits that were cut short would mean nothing
+            scores[k], tokens = _scores(models[k], test, scored, seed)
     names = getattr(reader, "feature_names_in_", X.vocabulary if isinstance(X, Corpus) else None)
     for model in models.values():
         if names is not None:
             model.vocabulary_ = np.asarray(names, dtype=object)
-    return _judged(numbers, left, models, scores, tokens, used)
+    return _judged(numbers, models, scores, tokens, max_seconds / len(numbers))
 
 
 def _candidates(candidates: Iterable[int], size: int) -> list[int]:
@@ -148,12 +142,23 @@ def _candidates(candidates: Iterable[int], size: int) -> list[int]:
     return [int(k) for k in numbers]
 
 
-def _gone_on(k: int, path: Path, train: Documents, seconds: float, settings: dict[str, Any]) -> LDA:
-    """The fit of a candidate after so many seconds in all."""
-    if not path.exists():
-        return LDA(k, max_seconds=seconds, **settings)._fit(train, None, FitLocation.of(path))
-    fitted: LDA = resume(path, train, max_seconds=seconds)
-    return fitted
+def _fitted(k: int, seconds: float, train: Documents, settings: dict[str, Any]) -> LDA:
+    return LDA(k, max_seconds=seconds, **settings)._fit(train, None, FitLocation())
+
+
+def _scores(model: LDA, test: Documents, held_out: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Log probability and tokens of held-out documents, those of either half by the chain that is best on the other."""
+    found, chains = [], model.posterior_[TOPICS].values
+    for chain in chains:
+        draws = chain[np.unique(np.linspace(0, len(chain) - 1, max(2, SCORED_DRAWS // len(chains))).astype(int))]
+        logs, tokens = completion_scores(
+            draws, model.alpha_, test, held_out=held_out, seed=seed, threads=model._threads
+        )
+        found.append(logs)
+    each = np.array(found)
+    even = np.arange(test.size) % 2 == 0
+    best_of_even, best_of_odd = (int(np.argmax(each[:, half].sum(axis=1))) for half in (even, ~even))
+    return np.where(even, each[best_of_odd], each[best_of_even]), tokens
 
 
 def _difference(a: np.ndarray, b: np.ndarray, tokens: np.ndarray) -> tuple[float, float]:
@@ -163,23 +168,17 @@ def _difference(a: np.ndarray, b: np.ndarray, tokens: np.ndarray) -> tuple[float
     return float(mean), float(np.sqrt(np.sum((each - mean * tokens) ** 2)) / tokens.sum())
 
 
-def _promising(left: list[int], scores: dict[int, np.ndarray], tokens: np.ndarray) -> list[int]:
-    best = max(left, key=lambda k: scores[k].sum())
-    return [k for k in left if k == best or _within(scores[best], scores[k], tokens, HOPELESS)]
-
-
 def _within(best: np.ndarray, other: np.ndarray, tokens: np.ndarray, limit: float) -> bool:
     mean, error = _difference(best, other, tokens)
     return mean <= limit * error
 
 
 def _judged(
-    numbers: list[int], left: list[int], models: dict[int, LDA], scores: dict[int, np.ndarray], tokens: np.ndarray,
-    used: dict[int, float],
-) -> TopicChoice:  # fmt: skip
+    numbers: list[int], models: dict[int, LDA], scores: dict[int, np.ndarray], tokens: np.ndarray, seconds: float
+) -> TopicChoice:
     import pandas as pd
 
-    best = max(left, key=lambda k: scores[k].sum())
+    best = max(numbers, key=lambda k: scores[k].sum())
     rows = []
     for k in numbers:
         mean = scores[k].sum() / tokens.sum()
@@ -190,14 +189,16 @@ def _judged(
             "perplexity": np.exp(-mean), "error": np.exp(-mean) * error, "difference": below,
             "difference_error": its_error, "reproduced": float(agreement.reproduced.mean()),
             "total_variation": float(agreement.total_variation[1:].mean()) if agreement.chains > 1 else np.nan,
-            "seconds": used[k], "given_up": k not in left,
+            "seconds": seconds,
         })  # fmt: skip
-    recommended = min(k for k in left if k == best or _within(scores[best], scores[k], tokens, 1.0))
+    recommended = min(k for k in numbers if k == best or _within(scores[best], scores[k], tokens, CHANCE))
     share = float(models[recommended].agreement_.reproduced.mean())
     if recommended == best:
-        reason = f"{best} topics predict held-out documents best, and no smaller number comes within a standard error"
+        reason = (
+            f"{best} topics predict held-out documents best, and no smaller number comes within two standard errors"
+        )
     else:
-        reason = f"{recommended} topics are the fewest within a standard error of the best score, that of {best}"
+        reason = f"{recommended} topics are the fewest within two standard errors of the best score, that of {best}"
     if recommended == numbers[-1] and len(numbers) > 1:
         reason += "; it is the largest candidate: try more"
     reason += f". All chains agree on {share:.0%} of its topics"

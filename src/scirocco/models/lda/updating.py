@@ -201,6 +201,8 @@ def _require_stream(model: LDA) -> None:
         raise ValueError("partial_fit cannot count everything for a centre: give SCIRCV recentre_every=")
     if choice.name in IN_MEMORY:
         raise ValueError(f"sampler={model.sampler!r} keeps all documents: call fit, or take 'scir' for a stream")
+    if model.seed_words is not None:
+        raise ValueError("partial_fit cannot seed topics: fit, and update what is fitted")
     if model.learn_alpha or model.learn_beta or model.n_chains > 1:
         raise ValueError("partial_fit runs one chain with fixed priors: leave n_chains, learn_alpha, learn_beta")
 
@@ -213,16 +215,18 @@ def _begun_stream(model: LDA, words: int, alpha: np.ndarray, beta: np.ndarray) -
         stream_sampler(SamplerChoice.of(model.sampler), warm=known), words, alpha, beta, seed=seed, chain=0,
         sweeps=model.sweeps, skip_sweeps=model.skip_sweeps, threads=model._threads,
     )  # fmt: skip
-    stream = TopicStream(chain, model.n_draws, model.word_counts_.copy() if known else np.zeros(words))
+    stream = TopicStream(chain, model._kept_draws(words), model.word_counts_.copy() if known else np.zeros(words))
     if not known:
         model.documents_seen_ = 0
     elif model.components_.shape == (model.n_topics, words):
         chain.begin_at(model.components_.T * _per_topic(model) + beta[:, None])
-        for draw in model._draws(model.n_draws, one_order=True):  # what is known so far is not thrown away
+        for draw in model._draws(model._kept_draws(words), one_order=True):  # what is known so far is not thrown away
             stream.record(draw)
     else:
         raise ValueError(f"n_topics is {model.n_topics}, but the model was fitted with {len(model.components_)}")
     model.alpha_, model.beta_, model.inflation_ = alpha, beta, None  # one minibatch does not tell
     name = SamplerChoice.of(model.sampler).name
-    model.sampler_, model._n_features_out = "scir" if name == AUTO else name, model.n_topics
+    model.sampler_ = "scir" if name == AUTO else name
+    if not known:
+        model._number_topics()
     return stream
