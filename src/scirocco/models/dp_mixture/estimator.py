@@ -108,7 +108,13 @@ class DirichletProcessMixture(MixtureReadings):
     """
 
     default_passes: ClassVar[int] = 300
-    _facts: ClassVar[tuple[str, ...]] = (*MixtureReadings._facts, "n_features_in_", "rows_seen_", "component_", "looked_")
+    _facts: ClassVar[tuple[str, ...]] = (
+        *MixtureReadings._facts,
+        "n_features_in_",
+        "rows_seen_",
+        "component_",
+        "looked_",
+    )
 
     encoding_: Encoding
     component_: str

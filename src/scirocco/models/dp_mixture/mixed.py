@@ -24,8 +24,8 @@ from scirocco.models.dp_mixture.rows import Rows, vars_of
 from scirocco.models.dp_mixture.units import Units
 
 # Learnt, with gamma priors of shape and rate: decided by benchmarks/mixed_tables.py, in sds of the column.
-RATE_LAW, STRENGTH_LAW = (1.0, 1.0), (0.5, 5.0)
-SHAPE = 2.0
+RATE_LAW, STRENGTH_LAW = (1.0, 1.0), (1.0, 10.0)
+SHAPE = 3.0
 
 
 @dataclass(frozen=True)

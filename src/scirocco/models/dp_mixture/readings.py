@@ -9,16 +9,18 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from scirocco.core.checks import require_choice
+from scirocco.core.checks import require_choice, require_count
 from scirocco.core.seeds import Purpose, generator
 from scirocco.corpora.documents import Documents
 from scirocco.models.count_model import CountModel
 from scirocco.models.dp_mixture.agreement import ChainAgreement
 from scirocco.models.dp_mixture.components import Component, Encoding
 from scirocco.models.dp_mixture.draws import MixtureDraws
+from scirocco.models.dp_mixture.effects import membership_effects
 from scirocco.models.dp_mixture.fitting import partition_law
 from scirocco.models.dp_mixture.predictive import Snapshot, log_predictive
 from scirocco.models.dp_mixture.profiles import profiles
+from scirocco.models.effects import Effects
 from scirocco.partitions import CredibleBall, PointPartition
 from scirocco.partitions.draws import (
     PartitionDraws,
@@ -239,6 +241,27 @@ class MixtureReadings(CountModel):
         encoding = self.encoding_ if names is None else self.encoding_.named(names, self.n_features_in_)
         return profiles(self._drawn, self._snapshots, encoding, n=n, level=level, by=by, seed=self._fixed_seed())
 
+    def effects(self, covariates: Any, X: Any = None, *, n_draws: int = 200) -> Effects:
+        """How the probability of each cluster depends on ``covariates``, a table with a row for each training row.
+
+        Or for each row of ``X``. A coefficient is how much the probability changes with the covariate, others fixed.
+        Text and categorical columns become one column for each value but the first. Intervals contain the uncertainty
+        of who belongs to which cluster; see ``dp_mixture.effects``.
+        """
+        require_count("n_draws", n_draws)
+        found, rng = self._drawn, generator(self._fixed_seed(), Purpose.MIXTURE_SAMPLE, 4)
+        some = found.view.some_draws(n_draws)
+        chosen = some[np.arange(n_draws) % some.size]
+        if X is None:
+            membership = self.membership_
+            labels = (found.view.names[k][found.draws[k]] for k in chosen)
+        else:
+            rows = self._rows(X, reset=False)
+            membership = found.shares(self._snapshots, rows, self._threads)
+            shares = {k: found.view.gathered(k, self._snapshots[k].shares(rows, self._threads)) for k in some}
+            labels = (_sampled(rng, shares[k]) for k in chosen)
+        return membership_effects(labels, membership, covariates, seed=self._fixed_seed())
+
     @property
     def agreement_(self) -> ChainAgreement:
         """Whether the chains find the same partitions; printed as a report."""
@@ -246,6 +269,12 @@ class MixtureReadings(CountModel):
             "agreement", lambda: ChainAgreement.of(self._drawn, self._fixed_seed())
         )
         return found
+
+
+def _sampled(rng: np.random.Generator, shares: np.ndarray) -> np.ndarray:
+    """A cluster for each row."""
+    reached = np.cumsum(shares, axis=1)
+    return np.asarray(np.sum(rng.random(len(shares))[:, None] * reached[:, -1:] > reached[:, :-1], axis=1))
 
 
 def _among_known(shares: np.ndarray) -> np.ndarray:
