@@ -40,7 +40,7 @@ def fitted(data):
 
 
 def test_classes_are_found(data, fitted):
-    X, z = data
+    z = data[1]
     assert fitted.n_clusters_ == 3
     assert adjusted_rand_score(z, fitted.labels_) > 0.85
     fresh, truth = table(200, seed=1)
@@ -49,7 +49,6 @@ def test_classes_are_found(data, fitted):
     assert fitted.membership_.shape == (300, 4)
     shares = fitted.membership(fresh[:20])["probability"].to_numpy().reshape(20, -1)
     np.testing.assert_allclose(shares, fitted.predict_proba(fresh[:20], unseen=True), atol=0.1)
-    assert "component" in fitted.summary().note or fitted.looked_ == ""
 
 
 @pytest.mark.parametrize(
@@ -121,7 +120,7 @@ def test_files_runs_and_streams(data, fitted, tmp_path):
     np.testing.assert_array_equal(model.posterior_["labels"], fitted.posterior_["labels"])
     resumed = sc.resume(tmp_path / "run", X)
     np.testing.assert_array_equal(resumed.membership_, fitted.membership_)
-    with pytest.raises(ValueError, match="other data|data"):
+    with pytest.raises(ValueError, match="data"):
         sc.resume(tmp_path / "run", X.assign(height=X["height"] + 0.01))
     stream = sc.DirichletProcessMixture(KINDS, random_state=0)
     for part in range(3):
@@ -135,7 +134,7 @@ def test_threads_change_nothing(data, fitted):
 
 
 def test_auto_sees_what_columns_are(data):
-    X, z = data
+    X, _ = data
     model = sc.DirichletProcessMixture("auto", **QUICK).fit(X)
     assert model.component_ == "mixed"
     assert model.encoding_.kinds == list(KINDS.values())
@@ -159,8 +158,7 @@ def test_auto_sees_what_columns_are(data):
         ({"job": "gaussian"}, "column job must hold numbers"),
         ({"height": "poisson"}, "column height is 'poisson', that is counts: whole numbers from 0 on; it has 1"),
         ("gaussian", "column job must hold numbers"),
-        (Mixed([1, 2]), None),
-    ][:-1],
+    ],
     ids=str,
 )
 def test_wrong_columns_are_named(data, component, message):
@@ -179,9 +177,9 @@ def test_wrong_settings_and_entries_are_named(data):
     with pytest.raises(ValueError, match="column income has no entry"):
         sc.DirichletProcessMixture(KINDS).fit(data[0].assign(income=np.nan))
     with pytest.raises(ValueError, match="multinomial rows only"):
-        sc.DirichletProcessMixture("gaussian", sampler="slice", n_components_prior="dp").fit(np.random.rand(30, 1))
+        sc.DirichletProcessMixture("gaussian", sampler="slice", n_components_prior="dp").fit(np.arange(30.0)[:, None])
     with pytest.raises(ValueError, match="component 'gaussian' has none here"):
-        sc.DirichletProcessMixture("gaussian", learn_base=True).fit(np.random.rand(30, 2))
+        sc.DirichletProcessMixture("gaussian", learn_base=True).fit(np.arange(60.0).reshape(30, 2))
 
 
 def test_effects_of_covariates():

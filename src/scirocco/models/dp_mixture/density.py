@@ -6,8 +6,9 @@ With n_f the counts of the cluster's features, N_g their totals by group, m its 
     Poisson      r^(N + B) L^x prod_f (base_f + n_f)_{x_f} / (N + B)^x,     r = (rate + m) / (rate + m + 1),
                                                                             L = (N + B) / (rate + m + 1)
 
-Columns of numbers come beside (``numeric``). B is the sum of ``base`` over a group. Counts of a multinomial are one group; a table of categorical columns has one for
-each column. Rows are sequences of events: no multinomial coefficients, and no factorials of a Poisson law.
+B is the sum of ``base`` over a group. Counts of a multinomial are one group; a table of categorical columns has one for
+each column. Rows are sequences of events: no multinomial coefficients, and no factorials of a Poisson law. Columns of
+numbers (``numeric``) come beside: their densities multiply those of the features.
 
 Weights of all clusters are multiplied factor by factor, side by side; every ``FOLD`` factors they are divided by the
 largest, so that long rows neither underflow nor need a logarithm for each cluster.

@@ -2,9 +2,9 @@
 
     P(z_i = k | x_i) = x_i' b_k,    sum_k b_k = (1, 0, ..., 0) for an intercept and covariates
 
-b_k is how much the probability of cluster k changes with a covariate, the others being fixed: a difference of shares for
-yes and no. The method of composition: each draw of the labels gets weights of its rows from a flat Dirichlet law, the
-Bayesian bootstrap (Rubin 1981), and gives a least-squares fit; together they are draws of b that contain the
+b_k is how much the probability of cluster k changes with a covariate, the others being fixed: a difference of shares
+for yes and no. The method of composition: each draw of the labels gets weights of its rows from a flat Dirichlet law,
+the Bayesian bootstrap (Rubin 1981), and gives a least-squares fit; together they are draws of b that contain the
 uncertainty of who belongs where and of which rows were seen, whatever the variance of a label given x.
 
 The mixture knows nothing of x, so a label that it is unsure of depends on x less than the true one does. If the columns
@@ -12,7 +12,7 @@ are independent of x given the cluster, then with p_ik the membership of row i
 
     E(drawn share of s | x) = sum_t P(z = t | x) D_ts,    D_ts = sum_i p_it p_is / sum_i p_it
 
-and coefficients are those of the drawn labels times the inverse of D (Bolck, Croon and Hagenaars 2004, for drawn labels).
+and coefficients are those of the drawn labels times the inverse of D (Bolck, Croon and Hagenaars 2004).
 """
 
 from __future__ import annotations

@@ -272,7 +272,7 @@ class Blocked(Collapsed):
         return components, rates
 
     def _profiles(self, rng: np.random.Generator, weights: np.ndarray) -> np.ndarray:
-        """Draws of the parameters of columns of numbers, (column, number, slot), for the components that have weight."""
+        """Parameters of columns of numbers drawn for the components that have weight, (column, number, slot)."""
         tables, columns = self.clusters.tables, self.clusters.law.columns
         profiles, slots = np.zeros(tables.profiles.shape), np.flatnonzero(weights)
         if len(columns):

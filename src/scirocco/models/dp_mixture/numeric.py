@@ -9,16 +9,17 @@ With n, s, q the number, the sum and the sum of squares of a cluster's entries,
 
 Numbers of normal columns are in sds of the column from its mean, in steps of a power of 1/2 (``units.Units``): then all
 sums are exact, a row that is taken out leaves nothing behind, and the order of rows does not matter. How wide and how
-far apart clusters are differs from column to column, so b and c are learnt, with gamma priors of shape and rate g, h:
+far apart clusters are differs from column to column, so b and c are learnt, with gamma priors of shape and rate g, h,
 
-    b ~ Gamma(g + t a, h + sum_k 1 / sigma_k^2)  or  rate_k in its place,    c ~ Gamma(g + t / 2, h + sum_k mu_k^2 / (2 sigma_k^2))
+    b ~ Gamma(g + t a, h + sum_k 1 / sigma_k^2)  or  rate_k in its place
+    c ~ Gamma(g + t / 2, h + sum_k mu_k^2 / (2 sigma_k^2))
 
 given the parameters of the t clusters that have entries. A rate h of 0 says that the value is fixed.
 
 Each cluster has for each column a ``profile`` of four numbers, with which the density of an entry takes a logarithm:
 
-    normal     location, 1 / (2 b_n (c_n + 1) / c_n), a_n + 1/2, constant;   parameters given: mu, 1 / (2 sigma^2), 0, constant
-    Poisson    a + s, -log(b + n + 1), 1, constant;                          rate given: rate, log(rate), 0, -rate
+    normal     m_n, c_n / (2 b_n (c_n + 1)), a_n + 1/2, constant;   given mu, sigma: mu, 1 / (2 sigma^2), 0, constant
+    Poisson    a + s, -log(b + n + 1), 1, constant;                 given the rate: rate, log(rate), 0, -rate
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def put_numbers(values: Any, i: int, k: int, step: int, columns: Any, moments: A
     """The numbers of row i into cluster k (``step`` 1) or out of it (-1)."""
     for c in range(values.shape[1]):
         x = values[i, c]
-        if x == x:
+        if not math.isnan(x):
             moments[c, NUMBER, k] += step
             moments[c, SUM, k] += step * x
             moments[c, SQUARES, k] += step * x * x
@@ -87,7 +88,7 @@ def log_numbers(values: Any, i: int, columns: Any, profiles: Any, k: int) -> flo
     found = 0.0
     for c in range(values.shape[1]):
         x = values[i, c]
-        if x != x:
+        if math.isnan(x):
             continue
         found += profiles[c, CONSTANT, k]
         if columns[c, FAMILY] == POISSON:

@@ -122,7 +122,7 @@ def _parameters(snapshot: Snapshot, shown: np.ndarray, clusters: np.ndarray, rng
 
 
 def _moments(snapshot: Snapshot, encoding: Encoding, clusters: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """A draw of the means and sds of columns of numbers in some clusters, (cluster, column, 2), in the table's units."""
+    """Means and sds of columns of numbers in some clusters, a draw in the table's units: (cluster, column, 2)."""
     units, columns = encoding.units, snapshot.law.columns
     if units is None:
         return np.empty((clusters.size, 0, 2))
