@@ -189,7 +189,7 @@ def test_effects_of_covariates():
         rows = 600
         group, age = rng.integers(0, 2, rows), rng.normal(size=rows)
         z = (rng.random(rows) < 0.3 + 0.3 * group).astype(int)
-        X = rng.normal(size=(rows, 3)) + 1.0 * z[:, None]
+        X = rng.normal(size=(rows, 3)) + 1.5 * z[:, None]
         model = sc.DirichletProcessMixture("gaussian", max_iter=80, n_draws=40, random_state=seed).fit(X)
         if model.n_clusters_ != 2:
             continue
@@ -207,3 +207,34 @@ def test_effects_of_covariates():
     assert fresh.loc[(who, "group"), "positive"] > 0.9
     with pytest.raises(ValueError, match="a row for each of 600 rows; got 3"):
         model.effects({"group": [0, 1, 0]})
+
+
+def test_modes_are_read_one_by_one(data, monkeypatch):
+    """Chains that never leave where they start: the summary leads to what each mode says."""
+    from scirocco.models.dp_mixture import gibbs
+
+    monkeypatch.setattr(gibbs.Collapsed, "sweep", lambda self, begin, end: None)
+    X, z = data
+    settings = {"search": False, "split_merge": False, "max_iter": 20, "n_draws": 10, "random_state": 0}
+    good = sc.DirichletProcessMixture(KINDS, start=z, **settings).fit(X)
+    bad = sc.DirichletProcessMixture(KINDS, start=np.arange(300) % 2, **settings).fit(X)
+    model, draws = good, good._found
+    joined = {
+        name: np.concatenate([getattr(draws, name)[:1], getattr(bad._found, name)[1:]])
+        for name in ("labels", "number", "concentration", "base", "log_density", "columns")
+    }
+    ragged = {name: [getattr(draws, name)[0], getattr(bad._found, name)[1]] for name in ("sizes", "counts", "moments")}
+    model._keep(type(draws)(**joined, **ragged))
+    said = str(model.summary())
+    assert "2 chains are in modes of their own" in said
+    assert "Mode 0 has the highest mean log posterior" in said
+    assert "of_mode(0)" in said
+    scores = model.mode_scores(X)
+    assert scores.loc[0, "score"] > scores.loc[1, "score"]
+    alone = model.of_mode(0)
+    assert alone.n_clusters_ == 3
+    assert adjusted_rand_score(alone.labels_, z) == 1.0
+    assert adjusted_rand_score(model.of_mode(1).labels_, z) < 0.1
+    assert set(alone.profiles(1)["cluster"]) == {0, 1, 2}
+    with pytest.raises(ValueError, match="mode must be one of 0 to 1; got 2"):
+        model.of_mode(2)

@@ -121,7 +121,18 @@ class ChainAgreement:
             f"agreement: {self.chains} chains {verdict}. Draws of one chain differ by {self.within.mean():.2f} bits, "
             f"of two by {self.between[apart].mean():.2f}, and are told apart {self.told_apart[apart].mean():.0%} of "
             f"the time (50% by chance); mean numbers of clusters {numbers}, R-hat {self.rhat:.2f}; mean log posterior "
-            f"{evidence}, R-hat {self.rhat_density:.2f}"
+            f"{evidence}, R-hat {self.rhat_density:.2f}{self._leads() if parted else ''}"
+        )
+
+    def _leads(self) -> str:
+        """Of several modes: how far apart they are, and where to read on."""
+        table = self.table().groupby("mode").mean()
+        best = int(table["log_density"].idxmax())
+        gap = table["log_density"].drop(best).max() - table.loc[best, "log_density"]
+        return (
+            f". What is shown mixes {len(table)} modes. Mode {best} has the highest mean log posterior, by {-gap:.1f}, "
+            f"with {table.loc[best, 'clusters']:.1f} clusters (agreement_.table()); mode_scores(X) says how well each "
+            f"predicts held-out rows, and of_mode({best}) is the model of its chains alone"
         )
 
     __repr__ = __str__

@@ -57,6 +57,13 @@ class MixtureDraws:
             self.made[name] = make()
         return self.made[name]
 
+    def of_chains(self, chains: np.ndarray) -> MixtureDraws:
+        """Those of some chains alone."""
+        fixed = ("labels", "number", "concentration", "base", "log_density", "columns")
+        arrays: dict[str, Any] = {name: getattr(self, name)[chains] for name in fixed}
+        ragged = {name: [getattr(self, name)[c] for c in chains] for name in ("sizes", "counts", "moments")}
+        return MixtureDraws(**arrays, **ragged, kept=self.kept, stream=self.stream)
+
     @property
     def draws(self) -> np.ndarray:
         """Labels of all chains, (draw, row)."""

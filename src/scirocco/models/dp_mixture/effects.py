@@ -12,7 +12,9 @@ are independent of x given the cluster, then with p_ik the membership of row i
 
     E(drawn share of s | x) = sum_t P(z = t | x) D_ts,    D_ts = sum_i p_it p_is / sum_i p_it
 
-and coefficients are those of the drawn labels times the inverse of D (Bolck, Croon and Hagenaars 2004).
+and coefficients are those of the drawn labels times the inverse of D (Bolck, Croon and Hagenaars 2004). Where clusters
+overlap so much that this would blow up the noise, coefficients are left as they are, nearer to 0 than the truth, which
+is said; so are those of others, which are no cluster.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import numpy as np
 from scirocco.core.seeds import Purpose, generator
 from scirocco.models.effects import Effects, design
 
-BLURRED = 100.0  # condition number of D from which it is said
+BLURRED = 10.0  # condition number of D up to which it is inverted
 
 
 def membership_effects(
@@ -39,17 +41,18 @@ def membership_effects(
         weighted = matrix * rng.standard_exponential(len(matrix))[:, None]
         cross = np.stack([np.bincount(own, column, minlength=clusters) for column in weighted.T])
         found.append(np.linalg.solve(weighted.T @ matrix, cross))
-    blur = _blur(membership)
-    draws = np.linalg.solve(blur.T, np.array(found).transpose(0, 2, 1)).transpose(0, 2, 1)
-    much = np.linalg.cond(blur) > BLURRED
-    note = "clusters overlap so much that which of them depends on a covariate is hardly known." if much else ""
-    return Effects(draws, names, note, "cluster", [*range(clusters - 1), "others"])
+    draws, known, note = np.array(found), clusters - 1, ""
+    blur = _blur(membership[:, :known].astype(np.float64))
+    if np.linalg.cond(blur) <= BLURRED:
+        draws[:, :, :known] = draws[:, :, :known] @ np.linalg.inv(blur)
+    else:
+        note = (
+            "Clusters overlap too much to correct for labels that are unsure: effects are nearer to 0 than the truth."
+        )
+    return Effects(draws, names, note, "cluster", [*range(known), "others"])
 
 
-def _blur(membership: np.ndarray) -> np.ndarray:
-    """D, (true, drawn); others that no row belongs to are left as they are drawn."""
-    p = membership.astype(np.float64)
-    together, rows = p.T @ p, p.sum(axis=0)
-    few = rows < 1
-    found = np.where(few[:, None], np.eye(rows.size), together / np.maximum(rows, 1e-300)[:, None])
-    return np.asarray(found)
+def _blur(p: np.ndarray) -> np.ndarray:
+    """D, (true, drawn)."""
+    together = p.T @ p
+    return np.asarray(together / np.maximum(together.sum(axis=1, keepdims=True), 1e-300))

@@ -243,10 +243,6 @@ class DirichletProcessMixture(MixtureReadings):
             stream.batches = 1
         return stream
 
-    def _keep(self, found: MixtureDraws) -> None:
-        """The draws of a fit."""
-        self._found, self.posterior_ = found, found.posterior()
-
     @property
     def _component(self) -> Component:
         if isinstance(self.component, Component):

@@ -129,5 +129,5 @@ def _moments(snapshot: Snapshot, encoding: Encoding, clusters: np.ndarray, rng: 
     drawn = drawn_parameters(rng, columns, snapshot.tables.moments[:, :, clusters])
     mean = units.centers[:, None] + units.scales[:, None] * drawn[:, 0]
     normal = columns[:, FAMILY, None] != POISSON
-    sd = np.where(normal, units.scales[:, None] / np.sqrt(drawn[:, 1]), np.sqrt(drawn[:, 0]))
+    sd = np.sqrt(np.where(normal, units.scales[:, None] ** 2 / drawn[:, 1], mean))
     return np.stack([mean, sd], axis=2).transpose(1, 0, 2)

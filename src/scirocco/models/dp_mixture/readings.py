@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
@@ -95,6 +96,23 @@ class MixtureReadings(CountModel):
             some = [self._snapshots[c * draws + d] for c in chains for d in range(draws)]
             found.loc[mode, "score"] = float(np.mean(log_predictive(some, rows, self._threads) + own))
         return found
+
+    def of_mode(self, mode: int) -> Self:
+        """The model of the chains in one mode alone: its clusters, profiles, predictions.
+
+        Modes are those of ``agreement_.table()``. ``membership_`` has the frequencies of labels then: rows are not kept.
+        """
+        modes = self.agreement_.modes
+        if mode not in modes:
+            raise ValueError(f"mode must be one of 0 to {modes.max()}; got {mode!r}")
+        found = copy.copy(self)
+        found._forget("trace_")
+        found._keep(self._drawn.of_chains(np.flatnonzero(modes == mode)))
+        return found
+
+    def _keep(self, found: MixtureDraws) -> None:
+        """The draws of a fit."""
+        self._found, self.posterior_ = found, found.posterior()
 
     def summary(self) -> Summary:
         """Mean, sd, ESS and R-hat of the number of clusters and the concentration, and whether the chains agree."""
@@ -213,7 +231,9 @@ class MixtureReadings(CountModel):
     def membership(self, X: Any, *, level: float = 0.9) -> pd.DataFrame:
         """By row and cluster: the probability given weights and parameters, its posterior mean and credible interval.
 
-        The means are those of ``predict_proba(X, unseen=True)`` but for noise.
+        The means are those of ``predict_proba(X, unseen=True)`` but for noise: every row is a new one. A row of the
+        training data has been learnt from too, so that here it counts twice, which makes it surer of its cluster; what
+        ``membership_`` says of it is given all other rows. In clusters of many rows both are the same.
         """
         import pandas as pd
 

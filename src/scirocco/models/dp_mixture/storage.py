@@ -37,7 +37,7 @@ def packed(model: DirichletProcessMixture) -> tuple[dict[str, Any], dict[str, np
     arrays["sizes"] = np.concatenate([own for chain in found.sizes for own in chain])
     arrays["counts"] = np.concatenate([own for chain in found.counts for own in chain])
     if not found.stream:
-        arrays["membership"] = found.made["membership"]
+        arrays["membership"] = model.membership_
     return facts, arrays
 
 
