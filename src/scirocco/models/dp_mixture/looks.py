@@ -21,7 +21,8 @@ def column_kind(X: Any, j: int) -> str:
     """What a column of a table of several kinds is.
 
     Text, yes and no, and numbers that repeat are categories: up to 20 different ones, and at most half as many as
-    entries. Other whole numbers from 0 on with a 0 among them are counts, and all other numbers normal.
+    entries. Whole numbers from 0 on are counts if there are more of them than a scale from 0 to 10 has; other numbers
+    are normal.
     """
     column = X.iloc[:, j].to_numpy(dtype=object) if hasattr(X, "iloc") else np.asarray(X)[:, j]
     if column.dtype.kind not in "iuf":
@@ -33,9 +34,10 @@ def column_kind(X: Any, j: int) -> str:
     numbers = _numbers(np.asarray(column))
     numbers = numbers[~np.isnan(numbers)]
     different = np.unique(numbers).size
-    if different <= min(LEVELS, max(2, numbers.size // 2)):
+    counts = numbers.size > 0 and numbers.min() == 0 and not np.any(numbers % 1)
+    if different <= min(CODES + 1 if counts else LEVELS, max(2, numbers.size // 2)):
         return CATEGORICAL
-    return COUNTED if numbers.min() == 0 and not np.any(numbers % 1) else NORMALS
+    return COUNTED if counts else NORMALS
 
 
 def component_for(X: Any) -> tuple[str, str]:

@@ -100,7 +100,7 @@ class MixtureReadings(CountModel):
     def of_mode(self, mode: int) -> Self:
         """The model of the chains in one mode alone: its clusters, profiles, predictions.
 
-        Modes are those of ``agreement_.table()``. ``membership_`` has the frequencies of labels then: rows are not kept.
+        Modes are those of ``agreement_.table()``. ``membership_`` has the frequencies of labels: rows are not kept.
         """
         modes = self.agreement_.modes
         if mode not in modes:
