@@ -125,14 +125,11 @@ class ChainAgreement:
         )
 
     def _leads(self) -> str:
-        """Of several modes: how far apart they are, and where to read on."""
-        table = self.table().groupby("mode").mean()
-        best = int(table["log_density"].idxmax())
-        gap = table["log_density"].drop(best).max() - table.loc[best, "log_density"]
+        """Of several modes: where to read on, and what is no evidence."""
         return (
-            f". What is shown mixes {len(table)} modes. Mode {best} has the highest mean log posterior, by {-gap:.1f}, "
-            f"with {table.loc[best, 'clusters']:.1f} clusters (agreement_.table()); mode_scores(X) says how well each "
-            f"predicts held-out rows, and of_mode({best}) is the model of its chains alone"
+            f". What is shown mixes {self.modes.max() + 1} modes (agreement_.table()). mode_scores(X) says how well each "
+            "predicts held-out rows, of_mode(k) is the model of the chains of mode k alone. The mean log posterior is "
+            "that of single partitions: a mode of many partitions has less of it, and may have more probability"
         )
 
     __repr__ = __str__

@@ -35,7 +35,7 @@ def draw_levels(key: Any, step: int, first: int, last: int, chosen: Any, labels:
 @inner
 def products(rows: Any, i: int, components: Any, w: Any) -> None:
     """``w[k]`` times the density of row i in component k, over a common number."""
-    starts, words, numbers, _ = rows
+    starts, words, numbers = rows[:3]
     factors = 0
     for e in range(starts[i], starts[i + 1]):
         f = words[e]
@@ -53,7 +53,7 @@ def products(rows: Any, i: int, components: Any, w: Any) -> None:
 @inner
 def _by_totals(rows: Any, i: int, rates: Any, w: Any) -> None:
     """``w[k]`` times exp(-L) L^x, over a common number."""
-    starts, _, numbers, _ = rows
+    starts, _, numbers = rows[:3]
     events, largest = 0.0, -np.inf
     for e in range(starts[i], starts[i + 1]):
         events += numbers[e]
@@ -81,7 +81,7 @@ def allocate(
                 w[k] = share if weights[k] > u[q] else 0.0
             if rates[0] > 0.0:
                 _by_totals(rows, i, rates, w)
-            if columns.shape[0] > 0:
+            if len(rows) > 3:
                 by_numbers(rows[3], i, columns, profiles, w.size, w)
             products(rows, i, components, w)
             if w.sum() > 0.0:  # all densities may underflow for a row that has no cluster yet

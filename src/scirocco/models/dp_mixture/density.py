@@ -92,13 +92,13 @@ class Tables(NamedTuple):
 @inner
 def densities(rows: Any, i: int, law: Any, tables: Any, slots: int, w: Any) -> float:
     """``w[k]`` times the density of row i in cluster k, over a common number whose logarithm is returned."""
-    starts, words, numbers, values = rows
+    starts, words, numbers = rows[:3]
     scale, factors, place, last = 0.0, 0, 0, -1
     poisson = law.rate > 0.0
     if poisson:
         scale = _by_totals(rows, i, law, tables, slots, w)
-    if values.shape[1] > 0:
-        scale += by_numbers(values, i, law.columns, tables.profiles, slots, w)
+    if len(rows) > 3:
+        scale += by_numbers(rows[3], i, law.columns, tables.profiles, slots, w)
     for e in range(starts[i], starts[i + 1]):
         f = words[e]
         g = law.group[f]
@@ -119,7 +119,7 @@ def densities(rows: Any, i: int, law: Any, tables: Any, slots: int, w: Any) -> f
 @inner
 def _log_total(rows: Any, i: int, law: Any, tables: Any, k: int) -> float:
     """What a row's total says of a cluster of Poisson rows."""
-    starts, _, numbers, _ = rows
+    starts, _, numbers = rows[:3]
     m, total = law.rate + tables.sizes[k], law.totals[0] + tables.totals[0, k]
     found, rate = total * math.log(m / (m + 1.0)), math.log(total / (m + 1.0))
     for e in range(starts[i], starts[i + 1]):
@@ -155,14 +155,14 @@ def _rescaled(w: Any, slots: int) -> float:
 @inner
 def odds(rows: Any, i: int, law: Any, tables: Any) -> float:
     """The density of row i in the first of two clusters over that in the second."""
-    starts, words, numbers, values = rows
+    starts, words, numbers = rows[:3]
     logs, ratio, factors, place, last = 0.0, 1.0, 0, 0, -1
     poisson = law.rate > 0.0
     if poisson:
         logs = _log_total(rows, i, law, tables, 0) - _log_total(rows, i, law, tables, 1)
-    if values.shape[1] > 0:
-        logs += log_numbers(values, i, law.columns, tables.profiles, 0)
-        logs -= log_numbers(values, i, law.columns, tables.profiles, 1)
+    if len(rows) > 3:
+        logs += log_numbers(rows[3], i, law.columns, tables.profiles, 0)
+        logs -= log_numbers(rows[3], i, law.columns, tables.profiles, 1)
     for e in range(starts[i], starts[i + 1]):
         f = words[e]
         g = law.group[f]
@@ -184,14 +184,14 @@ def odds(rows: Any, i: int, law: Any, tables: Any) -> float:
 @inner
 def put(rows: Any, i: int, k: int, step: int, tables: Any, law: Any) -> None:
     """Row i into cluster k (``step`` 1) or out of it (-1)."""
-    starts, words, numbers, values = rows
+    starts, words, numbers = rows[:3]
     for e in range(starts[i], starts[i + 1]):
         f = words[e]
         tables.counts[f, k] += np.int32(step * numbers[e])
         tables.totals[law.group[f], k] += step * numbers[e]
     tables.sizes[k] += step
-    if values.shape[1] > 0:
-        put_numbers(values, i, k, step, law.columns, tables.moments, tables.profiles)
+    if len(rows) > 3:
+        put_numbers(rows[3], i, k, step, law.columns, tables.moments, tables.profiles)
 
 
 @inner

@@ -15,14 +15,16 @@ LEVELS = 20  # different numbers of a column up to which they may be categories
 FEW = 20  # rows of which nothing is said
 CATEGORICAL, NORMALS, COUNTED = KINDS = ("categorical", "gaussian", "poisson")  # what a column may be
 SHOWN = 12  # columns that are listed
+DISPERSED = 5.0  # the variance of counts over their mean, at most
 
 
 def column_kind(X: Any, j: int) -> str:
     """What a column of a table of several kinds is.
 
     Text, yes and no, and numbers that repeat are categories: up to 20 different ones, and at most half as many as
-    entries. Whole numbers from 0 on are counts if there are more of them than a scale from 0 to 10 has; other numbers
-    are normal.
+    entries. Whole numbers from 0 on are counts if there are more of them than a scale from 0 to 10 has, and if their
+    variance is at most five times their mean: what varies more a Poisson law would cut into many clusters. Other
+    numbers are normal.
     """
     column = X.iloc[:, j].to_numpy(dtype=object) if hasattr(X, "iloc") else np.asarray(X)[:, j]
     if column.dtype.kind not in "iuf":
@@ -34,7 +36,8 @@ def column_kind(X: Any, j: int) -> str:
     numbers = _numbers(np.asarray(column))
     numbers = numbers[~np.isnan(numbers)]
     different = np.unique(numbers).size
-    counts = numbers.size > 0 and numbers.min() == 0 and not np.any(numbers % 1)
+    counts = bool(numbers.size) and numbers.min() == 0 and not np.any(numbers % 1)
+    counts = counts and numbers.var() <= DISPERSED * numbers.mean()
     if different <= min(CODES + 1 if counts else LEVELS, max(2, numbers.size // 2)):
         return CATEGORICAL
     return COUNTED if counts else NORMALS

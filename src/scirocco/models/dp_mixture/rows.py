@@ -52,6 +52,10 @@ def entries_in(rows: Documents) -> int:
     return int(rows.words.size + np.count_nonzero(~np.isnan(values_of(rows))))
 
 
-def entries_of(rows: Documents) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """What the kernels read of rows."""
-    return rows.starts, rows.words, rows.numbers, values_of(rows)
+def entries_of(rows: Documents) -> tuple[np.ndarray, ...]:
+    """What the kernels read of rows: the columns of numbers come fourth, if there are some.
+
+    A tuple's length is known when a kernel is compiled, so that rows of features alone cost what they did without.
+    """
+    features = (rows.starts, rows.words, rows.numbers)
+    return (*features, rows.values) if isinstance(rows, Rows) else features

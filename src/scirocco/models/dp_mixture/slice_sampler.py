@@ -53,7 +53,7 @@ NUMBERS = ("calls", "steps", "searched")  # that change
 
 @jit
 def _count_some(rows: Any, chosen: Any, labels: Any, scale: float, table: Any) -> None:
-    starts, words, numbers, _ = rows
+    starts, words, numbers = rows
     for i in chosen:
         if labels[i] >= 0:
             for e in range(starts[i], starts[i + 1]):
