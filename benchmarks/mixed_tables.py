@@ -1,7 +1,7 @@
 """Classes of tables with numbers found again: priors of numbers, StepMix with BIC, BayesianGaussianMixture.
 
     python benchmarks/mixed_tables.py --seeds 3
-    python benchmarks/mixed_tables.py --priors "fixed 0.5, 0.1" learnt
+    python benchmarks/mixed_tables.py --priors default learnt
 
 Laws are made here, none is from the library's tests: classes of numbers that are apart, that overlap, that differ in
 spread alone, that are small and tight, few columns of many that matter, heavy tails, no classes at all, and tables of
@@ -114,7 +114,7 @@ def small(rng: np.random.Generator) -> Data:
 LAWS: dict[str, Callable[[np.random.Generator], Data]] = {
     law.__name__: law for law in (apart, overlapping, spreads, tight, noise, tails, one, survey, small)
 }
-PRIORS: dict[str, Gaussian] = {"learnt": Gaussian()} | {
+PRIORS: dict[str, Gaussian] = {"default": Gaussian(), "learnt": Gaussian(strength=None)} | {
     f"fixed {rate:g}, {strength:g}": Gaussian(2.0, rate, strength)
     for rate in (1.0, 0.5, 0.2)
     for strength in (0.1, 0.01)

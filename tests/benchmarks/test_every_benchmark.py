@@ -76,7 +76,7 @@ TINY = {
          "SETTINGS": {"sampler": sc.SGLD(1e-5), "num_samples": 40, "burn_in": 10, "report": False}},
     ),
     "mixed_tables": (
-        ["--seeds", "1", "--laws", "small", "apart", "--priors", "learnt"],
+        ["--seeds", "1", "--laws", "small", "apart", "--priors", "default"],
         {"PASSES": 5, "CLASSES": range(1, 3), "SHARE": 0.2},
     ),
     "practitioner": (

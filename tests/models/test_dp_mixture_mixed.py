@@ -229,7 +229,7 @@ def test_modes_are_read_one_by_one(data, monkeypatch):
     model._keep(type(draws)(**joined, **ragged))
     said = str(model.summary())
     assert "2 chains are in modes of their own" in said
-    assert "What is shown mixes 2 modes (agreement_.table()). mode_scores(X) says" in said
+    assert "What is shown mixes 2 modes (agreement_.table()): mode_scores(X) says" in said
     scores = model.mode_scores(X)
     assert scores.loc[0, "score"] > scores.loc[1, "score"]
     alone = model.of_mode(0)

@@ -23,9 +23,9 @@ from scirocco.models.dp_mixture.numeric import NORMAL, POISSON
 from scirocco.models.dp_mixture.rows import Rows, vars_of
 from scirocco.models.dp_mixture.units import Units
 
-# Learnt, with gamma priors of shape and rate: decided by benchmarks/mixed_tables.py, in sds of the column.
+# In sds of the column: a, c, and the gamma priors of b and c where these are learnt (benchmarks/mixed_tables.py).
 RATE_LAW, STRENGTH_LAW = (1.0, 1.0), (1.0, 10.0)
-SHAPE = 3.0
+SHAPE, STRENGTH = 3.0, 0.003
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,12 @@ class Gaussian(Component):
     """Columns of numbers, normal and independent given the cluster; missing entries are left out.
 
     In sds of a column from its mean, sigma^2 ~ InverseGamma(shape, rate) and mu ~ N(0, sigma^2 / strength). None learns
-    rate and strength, for each column by itself: how wide clusters are and how far apart.
+    the rate, or the strength, for each column by itself: how wide clusters are, how far apart.
     """
 
     shape: float = SHAPE
     rate: float | None = None
-    strength: float | None = None
+    strength: float | None = STRENGTH
 
     any_values = True
     default_base, default_prior = 1.0, "mfm"
