@@ -127,8 +127,8 @@ class ChainAgreement:
     def _leads(self) -> str:
         """Of several modes: where to read on, and what is no evidence."""
         return (
-            f". What is shown mixes {self.modes.max() + 1} modes (agreement_.table()): mode_scores(X) says how well each"
-            " predicts held-out rows, of_mode(k) is the model of the chains of mode k alone. The mean log posterior is "
+            f". What is shown mixes {self.modes.max() + 1} modes (agreement_.table()): mode_scores(X) says how well "
+            "each predicts held-out rows, of_mode(k) is the model of the chains of mode k alone. The mean log posterior is "
             "that of single partitions: a mode of many partitions has less of it, and may have more probability"
         )
 

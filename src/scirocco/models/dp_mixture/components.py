@@ -13,6 +13,7 @@ must have neighbouring numbers, and a row has each feature at most once, in orde
 
 from __future__ import annotations
 
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -42,6 +43,11 @@ class Encoding:
     categories: list[list[Any]] | None = None
     kinds: list[str] | None = None  # of the columns of a table that has several
     units: Units | None = None  # of its columns of numbers
+
+    def fingerprint(self) -> int:
+        """What tells its categories and units from others."""
+        units = "" if self.units is None else repr((self.units.centers.tolist(), self.units.scales.tolist()))
+        return zlib.crc32((repr(self.categories) + units).encode())
 
     def rows(self, X: Any) -> Documents:
         """A table as rows of features."""

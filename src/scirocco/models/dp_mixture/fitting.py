@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-import zlib
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +77,7 @@ def fit_mixture(model: DirichletProcessMixture, rows: Documents, choice: Sampler
         )
         for number in range(model.n_chains)
     ]  # fmt: skip
-    data = rows.fingerprint() | {"features": zlib.crc32(repr(model.encoding_.categories).encode())}
+    data = rows.fingerprint() | {"features": model.encoding_.fingerprint()}
     seconds = None if model.max_seconds is None else (1 - VIEW_SHARE) * model.max_seconds
     trace = location.run(engines, model, data, seed=seed, sampler=choice.name, seconds=seconds, workers=workers)
     keep(model, trace, kept=keeps(model, choice))
