@@ -128,8 +128,8 @@ class ChainAgreement:
         """Of several modes: where to read on, and what is no evidence."""
         return (
             f". What is shown mixes {self.modes.max() + 1} modes (agreement_.table()): mode_scores(X) says how well "
-            "each predicts held-out rows, of_mode(k) is the model of the chains of mode k alone. The mean log posterior is "
-            "that of single partitions: a mode of many partitions has less of it, and may have more probability"
+            "each predicts held-out rows, of_mode(k) is the model of the chains of mode k alone. The mean log "
+            "posterior is that of single partitions: a mode of many has less of it, and may have more probability"
         )
 
     __repr__ = __str__

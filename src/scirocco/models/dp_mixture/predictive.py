@@ -9,7 +9,7 @@ import numpy as np
 
 from scirocco.corpora.documents import Documents
 from scirocco.models.dp_mixture.clusters import Statistics
-from scirocco.models.dp_mixture.density import Law, Tables, log_scores, member_shares
+from scirocco.models.dp_mixture.density import Law, Tables, log_marginals, log_scores, member_shares
 from scirocco.models.dp_mixture.numeric import drawn_parameters, given_profiles
 from scirocco.models.dp_mixture.partition import PartitionLaw
 
@@ -48,6 +48,14 @@ class Snapshot:
             counts=counts, totals=counts.sum(axis=0, keepdims=True), sizes=np.append(weights, 0.0)
         )
         return cls(law, tables, np.append(weights, max(1e-300, 1 - weights.sum())))
+
+    @property
+    def log_density(self) -> float:
+        """log p(rows, partition); 0 if weights and components are given."""
+        if self.partition is None:
+            return 0.0
+        marginals = log_marginals(self.law, self.tables).sum()
+        return float(self.partition.log_probability(self.tables.sizes[:-1]) + marginals)
 
     def with_parameters(self, rng: np.random.Generator, counted: np.ndarray) -> Snapshot:
         """The same draw with weights and parameters of its clusters drawn; ``counted`` are features of training."""

@@ -61,7 +61,11 @@ def restore(model: DirichletProcessMixture, meta: dict[str, Any], arrays: dict[s
     every = {name: np.split(arrays[name], ends[:-1]) for name in STATISTICS if name in arrays}
     tables: dict[str, Any] = {name: [own[part] for part in by_chain] for name, own in every.items()}
     fixed: dict[str, Any] = {name: arrays[name] for name in ARRAYS if name in arrays or name != "log_density"}
-    fixed.setdefault("log_density", np.zeros(number.shape))  # of the first versions
+    fixed.setdefault("log_density", np.zeros(number.shape))
     model._keep(MixtureDraws.made_of(fixed | tables, columns, kept=meta["kept"], stream=meta["stream"]))
     if "membership" in arrays:
         model._found.made["membership"] = arrays["membership"]
+    if "log_density" not in arrays:  # a file of the first versions: what it lacks follows from what it has
+        model.component_ = str(model.component)
+        known = [snapshot.log_density for snapshot in model._snapshots]
+        model._found.log_density[:] = np.reshape(known, number.shape)
