@@ -150,6 +150,9 @@ def test_auto_sees_what_columns_are(data):
     array = X.to_numpy(dtype=object)
     plain = sc.DirichletProcessMixture({"0": "gaussian", "2": "categorical"}, **quick).fit(array)
     assert plain.encoding_.kinds == list(KINDS.values())
+    by_place = sc.DirichletProcessMixture(["gaussian", None, None, "poisson"], **quick).fit(X)
+    assert by_place.encoding_.kinds == list(KINDS.values())
+    assert "columns: income gaussian, height gaussian, job categorical, visits poisson." in str(by_place.summary())
 
 
 @pytest.mark.parametrize(
@@ -169,8 +172,12 @@ def test_wrong_columns_are_named(data, component, message):
 
 
 def test_wrong_settings_and_entries_are_named(data):
-    with pytest.raises(TypeError, match="must be a dictionary; got list"):
-        Mixed(["gaussian"])
+    with pytest.raises(TypeError, match="must be a dictionary, or a list with one kind for each; got 'gaussian'"):
+        Mixed("gaussian")
+    with pytest.raises(TypeError, match=r"columns are named by text, numbers too \('0'\); got 0"):
+        Mixed({0: "gaussian"})
+    with pytest.raises(ValueError, match="one kind for each of 4 columns; got 2"):
+        sc.DirichletProcessMixture(["gaussian", None]).fit(data[0])
     with pytest.raises(ValueError, match="strength must"):
         Gaussian(strength=-1.0)
     bad = data[0].assign(income=data[0]["income"].where(data[0].index != 3, np.inf))

@@ -9,7 +9,6 @@ The posterior of the partition is sampled: draws have different numbers of clust
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -25,7 +24,7 @@ from scirocco.models.dp_mixture.base_measure import WAYS
 from scirocco.models.dp_mixture.components import Component, Encoding
 from scirocco.models.dp_mixture.draws import MixtureDraws
 from scirocco.models.dp_mixture.fitting import IN_MEMORY, STICKS, fit_mixture, keeps, partition_law
-from scirocco.models.dp_mixture.looks import component_for, holds_text, warn_of_codes
+from scirocco.models.dp_mixture.looks import component_for, holds_text, listed, warn_of_codes
 from scirocco.models.dp_mixture.mixed import COMPONENTS, Mixed
 from scirocco.models.dp_mixture.readings import MixtureReadings
 from scirocco.models.dp_mixture.rows import entries_in, values_of
@@ -247,11 +246,11 @@ class DirichletProcessMixture(MixtureReadings):
     def _component(self) -> Component:
         if isinstance(self.component, Component):
             return self.component
-        if isinstance(self.component, Mapping):
+        if isinstance(self.component, dict | list | tuple):
             return Mixed(self.component)
         if not isinstance(self.component, str):
             raise TypeError(
-                f"component must be one of {', '.join(COMPONENTS)}, a dictionary of columns or a Component; got "
+                f"component must be one of {', '.join(COMPONENTS)}, a dictionary or list of kinds, a Component; got "
                 f"{self.component!r}"
             )
         require_choice("component", self.component, (AUTO, *COMPONENTS))
@@ -266,8 +265,6 @@ class DirichletProcessMixture(MixtureReadings):
             return
         component = self._component
         self.component_ = self.component if isinstance(self.component, str) else type(component).__name__.lower()
-        if isinstance(component, Mixed):
-            return
         if not component.any_values and holds_text(X):
             raise TypeError(
                 f"component={self.component_!r} takes counts, and X holds text: a table of categories has "
@@ -311,6 +308,8 @@ class DirichletProcessMixture(MixtureReadings):
         if reset:
             names = X.vocabulary if isinstance(X, Corpus) else names_of(X)
             self.encoding_ = component.encoding(checked, names)
+            if isinstance(component, Mixed) and not self.looked_:
+                self.looked_ = f"columns: {listed(X, self.encoding_.kinds or [])}."
         return self.encoding_.rows(checked)
 
     def _settings(self, rows: Documents | None) -> None:

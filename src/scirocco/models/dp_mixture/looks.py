@@ -81,10 +81,14 @@ def _by_column(X: Any, otherwise: str, why: str) -> tuple[str, str]:
         return otherwise, why
     if set(kinds) == {NORMALS}:
         return "gaussian", "every column has numbers that are neither counts nor repeat"
+    return "mixed", f"columns are of several kinds: {listed(X, kinds)}"
+
+
+def listed(X: Any, kinds: Sequence[str]) -> str:
+    """What the first columns are."""
     names = list(X.columns) if hasattr(X, "columns") else list(range(len(kinds)))
-    listed = ", ".join(f"{names[j]} {kind}" for j, kind in enumerate(kinds[:SHOWN]))
     more = f", and {len(kinds) - SHOWN} more" if len(kinds) > SHOWN else ""
-    return "mixed", f"columns are of several kinds: {listed}{more}"
+    return ", ".join(f"{name} {kind}" for name, kind in zip(names[:SHOWN], kinds, strict=False)) + more
 
 
 def holds_text(X: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from scirocco.models.dp_mixture.components import (
     Multinomial,
     Poisson,
 )
-from scirocco.models.dp_mixture.looks import CATEGORICAL, COUNTED, KINDS, NORMALS, column_kind
+from scirocco.models.dp_mixture.looks import CATEGORICAL, COUNTED, KINDS, NORMALS, SHOWN, column_kind
 from scirocco.models.dp_mixture.numeric import NORMAL, POISSON
 from scirocco.models.dp_mixture.rows import Rows, vars_of
 from scirocco.models.dp_mixture.units import Units
@@ -68,9 +68,10 @@ class Gaussian(Component):
 
 @dataclass(frozen=True)
 class Mixed(Component):
-    """What each column is: "gaussian", "categorical", "poisson" or a ``Gaussian``, by its name or its number.
+    """What columns are: "gaussian", "categorical", "poisson" or a ``Gaussian``.
 
-    Columns that are not named are looked at: see ``component="mixed"`` in docs/mixtures.md. Yes and no are categories.
+    A dictionary by name, or by number as text ("0"); or a list with one for each column. Columns that a dictionary does
+    not name, or a list has None for, are looked at (``looks.column_kind``). Yes and no are categories.
     """
 
     columns: Any = None
@@ -81,28 +82,36 @@ class Mixed(Component):
     def __post_init__(self) -> None:
         if self.columns is None:
             return
-        if not isinstance(self.columns, Mapping):
-            raise TypeError(f"the columns of a mixed table must be a dictionary; got {type(self.columns).__name__}")
-        for name, kind in self.columns.items():
-            if not isinstance(kind, Gaussian) and kind not in KINDS:
+        if not isinstance(self.columns, dict | list | tuple):
+            raise TypeError(
+                f"component: columns must be a dictionary, or a list with one kind for each; got {self.columns!r}"
+            )
+        listed: Any = self.columns.items() if isinstance(self.columns, dict) else enumerate(self.columns)
+        for name, kind in listed:
+            if isinstance(self.columns, dict) and not isinstance(name, str):
+                raise TypeError(f"component: columns are named by text, numbers too ('0'); got {name!r}")
+            if kind is not None and not isinstance(kind, Gaussian) and kind not in KINDS:
                 raise ValueError(
                     f"component: column {name!r} must be one of {', '.join(KINDS)} or a Gaussian(...); got {kind!r}"
                 )
 
     def encoding(self, X: Any, names: Sequence[str] | None) -> Encoding:
         """What each column is, and what is learnt of it."""
-        known: dict[Any, Any] = dict(self.columns or {})
-        kinds = []
-        for j in range(X.shape[1]):
-            name = j if names is None else names[j]
-            kind = known.pop(name, None) or known.pop(str(j), None) or known.pop(j, None)
-            kinds.append(column_kind(X, j) if kind is None else kind)
-        if known:
-            listed = [f"0 to {X.shape[1] - 1}"] if names is None else list(names)
-            raise ValueError(
-                f"component: there is no column {next(iter(known))!r}; the columns are {', '.join(map(str, listed))}"
-            )
-        return _encoding(self, X, names, kinds)
+        width = X.shape[1]
+        titles = [str(j) for j in range(width)] if names is None else list(names)
+        if isinstance(self.columns, dict):
+            for name in self.columns:
+                if name not in titles:
+                    raise ValueError(
+                        f"component: there is no column {name!r}; the columns are {', '.join(titles[:SHOWN])}"
+                        f"{', ...' if width > SHOWN else ''}"
+                    )
+            given = [self.columns.get(title) for title in titles]
+        else:
+            given = [None] * width if self.columns is None else list(self.columns)
+        if len(given) != width:
+            raise ValueError(f"component: a list must have one kind for each of {width} columns; got {len(given)}")
+        return _encoding(self, X, names, [column_kind(X, j) if kind is None else kind for j, kind in enumerate(given)])
 
     def rows(self, X: Any, encoding: Encoding) -> Documents:
         """Features for categories, and numbers."""
