@@ -61,7 +61,9 @@ class MixtureDraws:
         """Those of some chains alone."""
         fixed = ("labels", "number", "concentration", "base", "log_density", "columns")
         arrays: dict[str, Any] = {name: getattr(self, name)[chains] for name in fixed}
-        ragged = {name: [getattr(self, name)[c] for c in chains] for name in ("sizes", "counts", "moments")}
+        ragged: dict[str, Any] = {
+            name: [getattr(self, name)[c] for c in chains] for name in ("sizes", "counts", "moments")
+        }
         return MixtureDraws(**arrays, **ragged, kept=self.kept, stream=self.stream)
 
     @property

@@ -15,7 +15,7 @@ from scirocco.core.seeds import Purpose, generator
 from scirocco.corpora.documents import Documents
 from scirocco.models.count_model import CountModel
 from scirocco.models.dp_mixture.agreement import ChainAgreement
-from scirocco.models.dp_mixture.components import Component, Encoding
+from scirocco.models.dp_mixture.components import Encoding
 from scirocco.models.dp_mixture.draws import MixtureDraws
 from scirocco.models.dp_mixture.effects import membership_effects
 from scirocco.models.dp_mixture.fitting import partition_law
@@ -45,7 +45,6 @@ class MixtureReadings(CountModel):
     loss: str
     encoding_: Encoding
     _found: MixtureDraws
-    _component: Component
 
     @abstractmethod
     def _rows(self, X: Any, *, reset: bool) -> Documents:
