@@ -56,7 +56,7 @@ class Law(NamedTuple):
         columns: np.ndarray | None = None,
     ) -> Law:  # fmt: skip
         """Features that are not ``counted`` stand for what was never seen, and are no part of the totals."""
-        totals = np.bincount(group, weights=np.where(counted, base, 0.0))
+        totals = np.bincount(group, weights=np.where(counted, base, 0.0)).astype(float)  # of none they are whole
         return cls(base, group, totals, gammaln(base), rate, np.empty((0, WIDTH)) if columns is None else columns)
 
     def with_base(self, base: np.ndarray, counted: np.ndarray) -> Law:
