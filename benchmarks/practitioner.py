@@ -154,7 +154,7 @@ def topics(seed: int) -> Tools:
     train, test = X[: 4 * len(lengths) // 5], Documents.of(X[4 * len(lengths) // 5 :])
 
     def perplexity(found: np.ndarray) -> float:
-        return float(completion_perplexity(found, np.full(TOPICS, ALPHA), test))
+        return float(completion_perplexity(found[None], np.full(TOPICS, ALPHA), test))
 
     def ours() -> float:
         model = sc.LDA(TOPICS, alpha=ALPHA, beta=BETA, max_iter=PASSES, random_state=seed).fit(train)
