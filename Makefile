@@ -70,6 +70,8 @@ bench: $(VENV)/.bench results/covertype_reference.npz
 	$(BIN)/python benchmarks/dp_mixture.py --data synthetic --rows 100000
 	$(BIN)/python benchmarks/dp_mixture_scaling.py
 	$(BIN)/python benchmarks/latent_classes.py
+	$(BIN)/python benchmarks/mixed_tables.py
+	$(BIN)/python benchmarks/practitioner.py
 
 # takes long and is made once
 results/covertype_reference.npz: | $(VENV)/.bench

@@ -24,7 +24,7 @@ from common import COLOURS, Claim
 
 import scirocco as sc
 from scirocco.models.lda.agreement import STRANGERS, align
-from scirocco.models.lda.credible import quantiles
+from scirocco.models.credible import quantiles
 
 MODES = {
     "tiny": {"corpora": 2, "documents": 60, "topics": 3, "words": 30, "length": 40, "passes": 20},

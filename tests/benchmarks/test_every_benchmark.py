@@ -75,6 +75,16 @@ TINY = {
         {"ADAPTATION": 10, "DRAWS": 10, "CHAINS": 1,
          "SETTINGS": {"sampler": sc.SGLD(1e-5), "num_samples": 40, "burn_in": 10, "report": False}},
     ),
+    "mixed_tables": (
+        ["--seeds", "1", "--laws", "small", "apart", "--priors", "default"],
+        {"PASSES": 5, "CLASSES": range(1, 3), "SHARE": 0.2},
+    ),
+    "practitioner": (
+        ["--seeds", "1"],
+        {"PASSES": 3, "SHARE": 0.02, "PEER_SWEEPS": 2, "WORDS": 100, "TOPICS": 3, "latent_classes.SHARE": 0.05,
+         "latent_classes.CLASSES": range(1, 3), "mixed_tables.SHARE": 0.1, "mixed_tables.CLASSES": range(1, 3),
+         "DRAWS": {"n_draws": 20, "burn_in": 10, "thin": 1, "n_chains": 2, "measure_bias": False}},
+    ),
     "simplex_engine": (
         [],
         {"ENTRIES": 2000, "TURNS": 1, "STEP_SIZES": (0.1,), "CATEGORIES": (2000,), "TOUCHED": 100},

@@ -1,5 +1,6 @@
 """The mixture estimator: conformance, planted clusters, what is read from draws, saving, resuming, and wrong input."""
 
+import json
 import signal
 
 import numpy as np
@@ -286,6 +287,27 @@ def test_save_and_load(tmp_path, data, fitted):
     (tmp_path / "table.npz").write_bytes(b"nonsense")
     with pytest.raises(ValueError, match="damaged or not a saved"):
         sc.DirichletProcessMixture.load(tmp_path / "table.npz")
+
+
+def test_files_of_the_first_versions_load(tmp_path, data, fitted):
+    """They had neither memberships nor log densities, nor the name of the component."""
+    fitted.save(tmp_path / "new.npz")
+    stored = dict(np.load(tmp_path / "new.npz"))
+    meta = json.loads(stored.pop("meta").tobytes())
+    for name in ("membership", "log_density"):
+        del stored[name], meta["arrays"][name]
+    for name in ("component_", "looked_"):
+        del meta[name]
+    np.savez_compressed(tmp_path / "old.npz", meta=np.frombuffer(json.dumps(meta).encode(), np.uint8), **stored)
+    old = sc.DirichletProcessMixture.load(tmp_path / "old.npz")
+    held = data[0][600:620]
+    np.testing.assert_array_equal(old.score_samples(held), fitted.score_samples(held))
+    np.testing.assert_allclose(old.posterior_["log_density"], fitted.posterior_["log_density"])
+    assert str(old.agreement_) == str(fitted.agreement_)
+    assert np.mean(old.labels_ == fitted.labels_) > 0.97  # of the frequencies of draws
+    old.save(tmp_path / "again.npz")
+    again = sc.DirichletProcessMixture.load(tmp_path / "again.npz")
+    np.testing.assert_array_equal(again.membership_, old.membership_)
 
 
 @pytest.mark.parametrize("steps", [5, 110], ids=["in the search", "later"])

@@ -2,5 +2,15 @@
 
 from scirocco.models.dp_mixture.components import Bernoulli, Categorical, Component, Multinomial, Poisson
 from scirocco.models.dp_mixture.estimator import DirichletProcessMixture
+from scirocco.models.dp_mixture.mixed import Gaussian, Mixed
 
-__all__ = ["Bernoulli", "Categorical", "Component", "DirichletProcessMixture", "Multinomial", "Poisson"]
+__all__ = [
+    "Bernoulli",
+    "Categorical",
+    "Component",
+    "DirichletProcessMixture",
+    "Gaussian",
+    "Mixed",
+    "Multinomial",
+    "Poisson",
+]

@@ -121,7 +121,15 @@ class ChainAgreement:
             f"agreement: {self.chains} chains {verdict}. Draws of one chain differ by {self.within.mean():.2f} bits, "
             f"of two by {self.between[apart].mean():.2f}, and are told apart {self.told_apart[apart].mean():.0%} of "
             f"the time (50% by chance); mean numbers of clusters {numbers}, R-hat {self.rhat:.2f}; mean log posterior "
-            f"{evidence}, R-hat {self.rhat_density:.2f}"
+            f"{evidence}, R-hat {self.rhat_density:.2f}{self._leads() if parted else ''}"
+        )
+
+    def _leads(self) -> str:
+        """Of several modes: where to read on, and what is no evidence."""
+        return (
+            f". What is shown mixes {self.modes.max() + 1} modes (agreement_.table()): mode_scores(X) says how well "
+            "each predicts held-out rows, of_mode(k) is the model of the chains of mode k alone. The mean log "
+            "posterior is that of single partitions: a mode of many has less of it, and may have more probability"
         )
 
     __repr__ = __str__

@@ -55,4 +55,4 @@ def learnt_base(
         base[own] = concentration * mean / mean.sum()
         unseen = np.flatnonzero((law.group == g) & ~counted)
         base[unseen] = concentration / own.size
-    return Law.of(base, law.group, counted)
+    return law.with_base(base, counted)

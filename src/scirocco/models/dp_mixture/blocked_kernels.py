@@ -5,7 +5,7 @@
 With slices u only finitely many of infinitely many components matter: those above the smallest of them (Walker 2007).
 Where the number of components is finite, there are none, and p(z_i = k) is proportional to pi_k f(x_i | theta_k).
 Components are proportions of features. A Poisson one has a total rate L too, and the factor exp(-L) L^x for a row with
-x events; ``rates`` are 0 for Dirichlet families.
+x events; ``rates`` are 0 for Dirichlet families. Columns of numbers have profiles of the parameters drawn.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from scirocco.core.compiled import inner, jit
 from scirocco.core.random import open_stream, uniform
 from scirocco.models.dp_mixture.collapsed_kernels import drawn
 from scirocco.models.dp_mixture.density import FOLD, ROWS, put
+from scirocco.models.dp_mixture.numeric import by_numbers
 
 
 @jit
@@ -34,7 +35,7 @@ def draw_levels(key: Any, step: int, first: int, last: int, chosen: Any, labels:
 @inner
 def products(rows: Any, i: int, components: Any, w: Any) -> None:
     """``w[k]`` times the density of row i in component k, over a common number."""
-    starts, words, numbers = rows
+    starts, words, numbers = rows[:3]
     factors = 0
     for e in range(starts[i], starts[i + 1]):
         f = words[e]
@@ -52,7 +53,7 @@ def products(rows: Any, i: int, components: Any, w: Any) -> None:
 @inner
 def _by_totals(rows: Any, i: int, rates: Any, w: Any) -> None:
     """``w[k]`` times exp(-L) L^x, over a common number."""
-    starts, _, numbers = rows
+    starts, _, numbers = rows[:3]
     events, largest = 0.0, -np.inf
     for e in range(starts[i], starts[i + 1]):
         events += numbers[e]
@@ -67,7 +68,7 @@ def _by_totals(rows: Any, i: int, rates: Any, w: Any) -> None:
 @jit
 def allocate(
     key: Any, step: int, first: int, last: int, chosen: Any, rows: Any, labels: Any, components: Any, rates: Any,
-    weights: Any, u: Any, sliced: bool,
+    columns: Any, profiles: Any, weights: Any, u: Any, sliced: bool,
 ) -> None:  # fmt: skip
     """New labels of the ``chosen`` rows, blocks ``first`` to ``last`` of them."""
     w = np.empty(weights.size)
@@ -80,6 +81,8 @@ def allocate(
                 w[k] = share if weights[k] > u[q] else 0.0
             if rates[0] > 0.0:
                 _by_totals(rows, i, rates, w)
+            if len(rows) > 3:
+                by_numbers(rows[3], i, columns, profiles, w.size, w)
             products(rows, i, components, w)
             if w.sum() > 0.0:  # all densities may underflow for a row that has no cluster yet
                 labels[i] = drawn(s, w, w.size)
@@ -88,11 +91,11 @@ def allocate(
 
 
 @jit
-def move_rows(rows: Any, chosen: Any, old: Any, labels: Any, tables: Any, group: Any) -> None:
+def move_rows(rows: Any, chosen: Any, old: Any, labels: Any, tables: Any, law: Any) -> None:
     """The ``chosen`` rows had the labels ``old``: the statistics follow."""
     for q in range(chosen.size):
         i = chosen[q]
         if old[q] != labels[i]:
             if old[q] >= 0:
-                put(rows, i, old[q], -1, tables, group)
-            put(rows, i, labels[i], 1, tables, group)
+                put(rows, i, old[q], -1, tables, law)
+            put(rows, i, labels[i], 1, tables, law)

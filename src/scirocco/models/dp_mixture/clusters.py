@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from scirocco.corpora.documents import Documents
-from scirocco.models.dp_mixture.density import Law, Tables, count_rows, entries_of, log_marginals
+from scirocco.models.dp_mixture.density import Law, Tables, count_rows, log_marginals
+from scirocco.models.dp_mixture.numeric import learnt_priors
 from scirocco.models.dp_mixture.partition import PartitionLaw
+from scirocco.models.dp_mixture.rows import entries_of
 
 FIRST_SLOTS = 16
+
+
+class Statistics(NamedTuple):
+    """Of clusters: sizes, counts (cluster, feature), moments of columns of numbers (cluster, column, moment).
+
+    Weights and proportions in place of sizes and counts where allocations are not kept.
+    """
+
+    sizes: np.ndarray
+    counts: np.ndarray
+    moments: np.ndarray
 
 
 class Clusters:
@@ -50,7 +65,7 @@ class Clusters:
         self.tables = Tables.empty(
             self.law, max(FIRST_SLOTS, int(labels.max(initial=0)) + 2) if slots is None else slots
         )
-        count_rows(self.entries, self.labels, 0, self.labels.size, self.tables, self.law.group)
+        count_rows(self.entries, self.labels, 0, self.labels.size, self.tables, self.law)
 
     def compressed(self) -> np.ndarray:
         """Labels from 0 on without gaps, the largest cluster first; -1 stays."""
@@ -59,10 +74,19 @@ class Clusters:
         rank[order], rank[-1] = np.arange(self.slots), -1
         return rank[self.labels]
 
-    def statistics(self) -> tuple[np.ndarray, np.ndarray]:
-        """Sizes and counts (cluster, feature) of the clusters, in the order of ``compressed``."""
+    def statistics(self) -> Statistics:
+        """Of the clusters, in the order of ``compressed``."""
         order = np.argsort(-self.tables.sizes, kind="stable")[: self.number]
-        return self.tables.sizes[order].astype(np.int64), np.ascontiguousarray(self.tables.counts[:, order].T)
+        return Statistics(
+            self.tables.sizes[order].astype(np.int64), np.ascontiguousarray(self.tables.counts[:, order].T),
+            np.ascontiguousarray(self.tables.moments[:, :, order].transpose(2, 0, 1)),
+        )  # fmt: skip
+
+    def learn_columns(self, rng: np.random.Generator) -> None:
+        """The priors of columns of numbers, given the clusters."""
+        used = self.used
+        self.law = self.law._replace(columns=learnt_priors(rng, self.law.columns, self.tables.moments[:, :, used]))
+        self.tables.renew(self.law)
 
     def log_density(self, partition: PartitionLaw) -> float:
         """log p(rows, partition)."""

@@ -60,7 +60,7 @@ def sweep(
             return i
         old = labels[i]
         if old >= 0:
-            put(rows, i, old, -1, tables, law.group)
+            put(rows, i, old, -1, tables, law)
             if sizes[old] == 0:
                 occupied -= 1
                 hole = min(hole, np.int64(old))
@@ -70,7 +70,7 @@ def sweep(
         w[hole] = urn.fresh[occupied]
         densities(rows, i, law, tables, slots, w)
         new = drawn(s, w, slots)
-        put(rows, i, new, 1, tables, law.group)
+        put(rows, i, new, 1, tables, law)
         labels[i] = new
         if new == hole:
             occupied += 1

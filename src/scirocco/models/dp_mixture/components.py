@@ -1,4 +1,4 @@
-"""What rows are made of: the protocol of a component, and the four that are here.
+"""What rows are made of: the protocol of a component, and four of them; ``mixed`` has those with numbers.
 
     Multinomial    counts of events; a row may have any number of them         theta ~ Dirichlet(base)
     Categorical    a table of categorical columns, missing entries left out    theta_j ~ Dirichlet(base), by column
@@ -13,6 +13,7 @@ must have neighbouring numbers, and a row has each feature at most once, in orde
 
 from __future__ import annotations
 
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +27,9 @@ from scirocco.core.checks import positive_array
 from scirocco.core.parts import part
 from scirocco.corpora.documents import Documents
 from scirocco.models.dp_mixture.density import Law
-from scirocco.models.dp_mixture.looks import warn_of_many
+from scirocco.models.dp_mixture.looks import CATEGORICAL, warn_of_many
+from scirocco.models.dp_mixture.rows import values_of
+from scirocco.models.dp_mixture.units import Units
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +41,13 @@ class Encoding:
     counted: np.ndarray
     names: list[str] | None
     categories: list[list[Any]] | None = None
+    kinds: list[str] | None = None  # of the columns of a table that has several
+    units: Units | None = None  # of its columns of numbers
+
+    def fingerprint(self) -> int:
+        """What tells its categories and units from others."""
+        units = "" if self.units is None else repr((self.units.centers.tolist(), self.units.scales.tolist()))
+        return zlib.crc32((repr(self.categories) + units).encode())
 
     def rows(self, X: Any) -> Documents:
         """A table as rows of features."""
@@ -48,12 +58,29 @@ class Encoding:
         listed = [str(name) for name in names]
         if len(listed) != columns:
             raise ValueError(f"names must be one for each of {columns} columns; got {len(listed)}")
-        if self.groups.size != columns:  # several features of a column: name=value
-            values = ["yes", "no"] * columns
-            if self.categories is not None:
-                values = [str(value) for own in self.categories for value in own]
-            listed = [f"{listed[group]}={value}" for group, value in zip(self.groups, values, strict=False)]
-        return replace(self, names=listed)
+        if self.kinds is not None:
+            units = self.units and replace(self.units, names=[listed[j] for j in self.units.places])
+            shown = [name for name, kind in zip(listed, self.kinds, strict=True) if kind == CATEGORICAL]
+            return replace(self, names=self._with_values(shown), units=units)
+        several = self.groups.size != columns  # features of a column
+        return replace(self, names=self._with_values(listed) if several else listed)
+
+    def _with_values(self, titles: list[str]) -> list[str]:
+        """Names of features: name=value."""
+        values = ["yes", "no"] * len(titles)
+        if self.categories is not None:
+            values = [str(value) for own in self.categories for value in own]
+        return [f"{titles[group]}={value}" for group, value in zip(self.groups, values, strict=False)]
+
+    @property
+    def priors(self) -> np.ndarray | None:
+        """Of the columns of numbers, if there are some."""
+        return None if self.units is None else self.units.priors
+
+    def constants(self, rows: Documents) -> np.ndarray:
+        """What the log density of a row has beside the part that clusters decide."""
+        own = self.component.constants(rows)
+        return own if self.units is None else own + self.units.constants(values_of(rows))
 
     def law(self, base: Any) -> Law:
         """The prior: ``base`` is a number, or one for each feature."""
@@ -61,9 +88,9 @@ class Encoding:
         shown = int(self.counted.sum())
         if given.shape not in ((), (shown,)):
             raise ValueError(f"base must be a number or {shown} of them, one for each feature; got shape {given.shape}")
-        full = np.full(self.groups.size, float(given.mean()))
+        full = np.full(self.groups.size, float(given.mean()) if given.size else 1.0)
         full[self.counted] = given
-        return Law.of(full, self.groups, self.counted, self.component.prior_rate)
+        return Law.of(full, self.groups, self.counted, self.component.prior_rate, self.priors)
 
 
 class Component(ABC):
@@ -207,11 +234,6 @@ class Bernoulli(Component):
         words = 2 * np.arange(yes.shape[1]) + ~yes
         starts = np.arange(len(yes) + 1) * yes.shape[1]
         return Documents(starts, words.astype(np.int32).ravel(), np.ones(words.size, np.int32), 2 * yes.shape[1])
-
-
-COMPONENTS: dict[str, Component] = {
-    "multinomial": Multinomial(), "categorical": Categorical(), "bernoulli": Bernoulli(), "poisson": Poisson(),
-}  # fmt: skip
 
 
 def _columns(X: Any) -> list[np.ndarray]:

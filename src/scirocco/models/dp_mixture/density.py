@@ -7,7 +7,8 @@ With n_f the counts of the cluster's features, N_g their totals by group, m its 
                                                                             L = (N + B) / (rate + m + 1)
 
 B is the sum of ``base`` over a group. Counts of a multinomial are one group; a table of categorical columns has one for
-each column. Rows are sequences of events: no multinomial coefficients, and no factorials of a Poisson law.
+each column. Rows are sequences of events: no multinomial coefficients, and no factorials of a Poisson law. Columns of
+numbers (``numeric``) come beside: their densities multiply those of the features.
 
 Weights of all clusters are multiplied factor by factor, side by side; every ``FOLD`` factors they are divided by the
 largest, so that long rows neither underflow nor need a logarithm for each cluster.
@@ -23,6 +24,17 @@ from scipy.special import gammaln
 
 from scirocco.core.compiled import inner, jit, over_blocks
 from scirocco.corpora.documents import Documents
+from scirocco.models.dp_mixture.numeric import (
+    MOMENTS,
+    NUMBERS,
+    WIDTH,
+    by_numbers,
+    log_marginal_numbers,
+    log_numbers,
+    put_numbers,
+    renew_all,
+)
+from scirocco.models.dp_mixture.rows import entries_of
 
 FOLD = 16  # factors: each is at least about 10^-12, and 10^-192 is still a number
 ROWS = 256  # rows of a block
@@ -36,12 +48,20 @@ class Law(NamedTuple):
     totals: np.ndarray  # of ``base`` by group
     log_gammas: np.ndarray  # of ``base``
     rate: float
+    columns: np.ndarray  # (column, number): priors of columns of numbers
 
     @classmethod
-    def of(cls, base: np.ndarray, group: np.ndarray, counted: np.ndarray, rate: float = 0.0) -> Law:
+    def of(
+        cls, base: np.ndarray, group: np.ndarray, counted: np.ndarray, rate: float = 0.0,
+        columns: np.ndarray | None = None,
+    ) -> Law:  # fmt: skip
         """Features that are not ``counted`` stand for what was never seen, and are no part of the totals."""
-        totals = np.bincount(group, weights=np.where(counted, base, 0.0))
-        return cls(base, group, totals, gammaln(base), rate)
+        totals = np.bincount(group, weights=np.where(counted, base, 0.0)).astype(float)  # of none they are whole
+        return cls(base, group, totals, gammaln(base), rate, np.empty((0, WIDTH)) if columns is None else columns)
+
+    def with_base(self, base: np.ndarray, counted: np.ndarray) -> Law:
+        """The same with another base measure."""
+        return Law.of(base, self.group, counted, self.rate, self.columns)
 
 
 class Tables(NamedTuple):
@@ -50,21 +70,35 @@ class Tables(NamedTuple):
     counts: np.ndarray  # feature x slot
     totals: np.ndarray  # group x slot
     sizes: np.ndarray  # rows by slot
+    moments: np.ndarray  # column x moment x slot
+    profiles: np.ndarray  # column x number x slot: what follows of the moments
 
     @classmethod
     def empty(cls, law: Law, slots: int) -> Tables:
         """No rows anywhere."""
-        return cls(np.zeros((law.base.size, slots), np.int32), np.zeros((law.totals.size, slots)), np.zeros(slots))
+        columns = len(law.columns)
+        moments, profiles = np.zeros((columns, MOMENTS, slots)), np.zeros((columns, NUMBERS, slots))
+        renew_all(law.columns, moments, profiles)
+        return cls(
+            np.zeros((law.base.size, slots), np.int32), np.zeros((law.totals.size, slots)), np.zeros(slots), moments,
+            profiles,
+        )  # fmt: skip
+
+    def renew(self, law: Law) -> None:
+        """The profiles as the moments are, and the priors."""
+        renew_all(law.columns, self.moments, self.profiles)
 
 
 @inner
 def densities(rows: Any, i: int, law: Any, tables: Any, slots: int, w: Any) -> float:
     """``w[k]`` times the density of row i in cluster k, over a common number whose logarithm is returned."""
-    starts, words, numbers = rows
+    starts, words, numbers = rows[:3]
     scale, factors, place, last = 0.0, 0, 0, -1
     poisson = law.rate > 0.0
     if poisson:
         scale = _by_totals(rows, i, law, tables, slots, w)
+    if len(rows) > 3:
+        scale += by_numbers(rows[3], i, law.columns, tables.profiles, slots, w)
     for e in range(starts[i], starts[i + 1]):
         f = words[e]
         g = law.group[f]
@@ -85,7 +119,7 @@ def densities(rows: Any, i: int, law: Any, tables: Any, slots: int, w: Any) -> f
 @inner
 def _log_total(rows: Any, i: int, law: Any, tables: Any, k: int) -> float:
     """What a row's total says of a cluster of Poisson rows."""
-    starts, _, numbers = rows
+    starts, _, numbers = rows[:3]
     m, total = law.rate + tables.sizes[k], law.totals[0] + tables.totals[0, k]
     found, rate = total * math.log(m / (m + 1.0)), math.log(total / (m + 1.0))
     for e in range(starts[i], starts[i + 1]):
@@ -121,11 +155,14 @@ def _rescaled(w: Any, slots: int) -> float:
 @inner
 def odds(rows: Any, i: int, law: Any, tables: Any) -> float:
     """The density of row i in the first of two clusters over that in the second."""
-    starts, words, numbers = rows
+    starts, words, numbers = rows[:3]
     logs, ratio, factors, place, last = 0.0, 1.0, 0, 0, -1
     poisson = law.rate > 0.0
     if poisson:
         logs = _log_total(rows, i, law, tables, 0) - _log_total(rows, i, law, tables, 1)
+    if len(rows) > 3:
+        logs += log_numbers(rows[3], i, law.columns, tables.profiles, 0)
+        logs -= log_numbers(rows[3], i, law.columns, tables.profiles, 1)
     for e in range(starts[i], starts[i + 1]):
         f = words[e]
         g = law.group[f]
@@ -145,14 +182,16 @@ def odds(rows: Any, i: int, law: Any, tables: Any) -> float:
 
 
 @inner
-def put(rows: Any, i: int, k: int, step: int, tables: Any, group: Any) -> None:
+def put(rows: Any, i: int, k: int, step: int, tables: Any, law: Any) -> None:
     """Row i into cluster k (``step`` 1) or out of it (-1)."""
-    starts, words, numbers = rows
+    starts, words, numbers = rows[:3]
     for e in range(starts[i], starts[i + 1]):
         f = words[e]
         tables.counts[f, k] += np.int32(step * numbers[e])
-        tables.totals[group[f], k] += step * numbers[e]
+        tables.totals[law.group[f], k] += step * numbers[e]
     tables.sizes[k] += step
+    if len(rows) > 3:
+        put_numbers(rows[3], i, k, step, law.columns, tables.moments, tables.profiles)
 
 
 @inner
@@ -168,15 +207,17 @@ def log_marginal(law: Any, tables: Any, k: int) -> float:
             found += total * math.log(law.rate) - (total + tables.totals[g, k]) * math.log(law.rate + tables.sizes[k])
         else:
             found += math.lgamma(total) - math.lgamma(total + tables.totals[g, k])
+    if law.columns.shape[0] > 0:
+        found += log_marginal_numbers(law.columns, tables.moments, k)
     return found
 
 
 @jit
-def count_rows(rows: Any, labels: Any, first: int, last: int, tables: Any, group: Any) -> None:
+def count_rows(rows: Any, labels: Any, first: int, last: int, tables: Any, law: Any) -> None:
     """Put rows ``first`` to ``last`` where their labels say; -1 is nowhere."""
     for i in range(first, last):
         if labels[i] >= 0:
-            put(rows, i, labels[i], 1, tables, group)
+            put(rows, i, labels[i], 1, tables, law)
 
 
 @jit
@@ -207,7 +248,7 @@ def _share_members(
     w = np.empty(new + 1)
     for i in range(first, last):
         own = labels[i]
-        put(rows, i, own, -1, tables, law.group)
+        put(rows, i, own, -1, tables, law)
         for k in range(new):
             w[k] = tables.sizes[k] + urn.shift
         w[new] = urn.fresh[new]
@@ -217,7 +258,7 @@ def _share_members(
         total = w.sum()
         for k in range(new + 1):
             shares[i, k] = w[k] / total
-        put(rows, i, own, 1, tables, law.group)
+        put(rows, i, own, 1, tables, law)
 
 
 def member_shares(
@@ -249,8 +290,3 @@ def log_scores(rows: Documents, law: Law, tables: Tables, weights: np.ndarray, t
         -(-rows.size // ROWS), threads,
     )  # fmt: skip
     return scores
-
-
-def entries_of(rows: Documents) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What the kernels read of rows."""
-    return rows.starts, rows.words, rows.numbers

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scirocco.corpora.documents import Documents
+from scirocco.models.dp_mixture import numeric
+from scirocco.models.dp_mixture.clusters import Statistics
 from scirocco.models.dp_mixture.components import Encoding
 from scirocco.models.dp_mixture.density import Law
 from scirocco.models.dp_mixture.partition import PartitionLaw
@@ -34,15 +36,35 @@ class MixtureDraws:
     log_density: np.ndarray  # of the rows and the partition
     sizes: list[list[np.ndarray]]
     counts: list[list[np.ndarray]]  # (cluster, feature)
+    moments: list[list[np.ndarray]]  # (cluster, column, moment) of columns of numbers
+    columns: np.ndarray  # priors of these
     kept: bool = True  # otherwise sizes are weights, and counts are proportions
     stream: bool = False  # one draw whose clusters keep their numbers; labels are those of the last minibatch
     made: dict[str, Any] = field(default_factory=dict)  # what was made of them, when it was first asked for
+
+    @classmethod
+    def made_of(cls, known: dict[str, Any], columns: np.ndarray | None, **more: Any) -> MixtureDraws:
+        """Without columns of numbers ``columns`` is None, and there are no moments."""
+        if columns is None:
+            columns = np.empty((*known["number"].shape, 0, numeric.WIDTH))
+            none = [[np.empty((own.size, 0, numeric.MOMENTS)) for own in chain] for chain in known["sizes"]]
+            known = known | {"moments": none}
+        return cls(**known, columns=columns, **more)
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
         """What ``make`` gives, made once."""
         if name not in self.made:
             self.made[name] = make()
         return self.made[name]
+
+    def of_chains(self, chains: np.ndarray) -> MixtureDraws:
+        """Those of some chains alone."""
+        fixed = ("labels", "number", "concentration", "base", "log_density", "columns")
+        arrays: dict[str, Any] = {name: getattr(self, name)[chains] for name in fixed}
+        ragged: dict[str, Any] = {
+            name: [getattr(self, name)[c] for c in chains] for name in ("sizes", "counts", "moments")
+        }
+        return MixtureDraws(**arrays, **ragged, kept=self.kept, stream=self.stream)
 
     @property
     def draws(self) -> np.ndarray:
@@ -57,10 +79,12 @@ class MixtureDraws:
         """All draws as densities; ``partition`` is the law of partitions with a concentration."""
         made = []
         for c, d in np.ndindex(*self.number.shape):
-            law = Law.of(self.base[c, d], encoding.groups, encoding.counted, encoding.component.prior_rate)
-            sizes, counts = self.sizes[c][d], self.counts[c][d]
+            law = Law.of(
+                self.base[c, d], encoding.groups, encoding.counted, encoding.component.prior_rate, self.columns[c, d]
+            )
+            known = Statistics(self.sizes[c][d], self.counts[c][d], self.moments[c][d])
             own = partition(float(self.concentration[c, d]))
-            made.append(Snapshot.of(sizes, counts, law, own) if self.kept else Snapshot.given(sizes, counts, law))
+            made.append(Snapshot.of(known, law, own) if self.kept else Snapshot.given(known, law))
         return made
 
     @property

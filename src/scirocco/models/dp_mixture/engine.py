@@ -11,13 +11,15 @@ from scirocco.counts.chains import Chain
 from scirocco.counts.packing import Arrays
 from scirocco.counts.passes import PassEngine
 from scirocco.counts.settling import Settling
-from scirocco.models.dp_mixture.clusters import Clusters
+from scirocco.models.dp_mixture import numeric
+from scirocco.models.dp_mixture.clusters import Clusters, Statistics
 from scirocco.models.dp_mixture.partition import PartitionLaw
 from scirocco.models.dp_mixture.split_merge import MERGED, MERGES, SPLIT, SPLITS
 from scirocco.run.second_half import Values
 from scirocco.run.store import STATS, Variable
 
 LABELS, SIZES, COUNTS, BASE = "labels", "sizes", "counts", "base"
+MOMENTS, COLUMNS = "moments", "columns"  # of columns of numbers, where there are some: what clusters have, their priors
 NUMBER, CONCENTRATION, DENSITY = "n_clusters", "concentration", "log_density"
 ACCEPTED = f"{STATS}moves_accepted"
 
@@ -37,8 +39,8 @@ class MixtureChain(Chain):
         """Clusters of all rows in their own order, the largest first."""
 
     @abstractmethod
-    def statistics(self) -> tuple[np.ndarray, np.ndarray]:
-        """Sizes and counts (cluster, feature) in the order of ``labels``; weights and proportions if not kept."""
+    def statistics(self) -> Statistics:
+        """Of the clusters in the order of ``labels``."""
 
     @abstractmethod
     def finish_search(self) -> None:
@@ -55,7 +57,7 @@ class MixtureEngine(PassEngine[MixtureChain]):
 
     def __init__(
         self, make: Callable[[], MixtureChain], number: int, *, draws: int, passes: float | Settling, rows: int,
-        features: int, entries: int, kept: bool,
+        features: int, columns: int, entries: int, kept: bool,
     ) -> None:  # fmt: skip
         small, whole = np.dtype(np.float64), np.dtype(np.int32)
         variables = {
@@ -68,21 +70,33 @@ class MixtureEngine(PassEngine[MixtureChain]):
             COUNTS: Variable((features,), whole if kept else small, ragged=True),
             ACCEPTED: Variable((), small, role="stats"),
         }
+        if columns:
+            variables |= {
+                MOMENTS: Variable((columns, numeric.MOMENTS), small, ragged=True),
+                COLUMNS: Variable((columns, numeric.WIDTH), small, ("column", "number")),
+            }
         super().__init__(make, number, variables, draws=draws, passes=passes, tokens=entries)
 
-    def recorded(self, *, draw: bool) -> tuple[Values, Values]:
-        """The number of clusters and the concentration are averaged; a draw has the whole partition."""
-        chain = self.chain
-        known: Values = {
+    @staticmethod
+    def _numbers(chain: MixtureChain) -> Values:
+        return {
             NUMBER: np.asarray(float(chain.clusters.number)),
             CONCENTRATION: np.asarray(float(chain.partition.concentration)),
             DENSITY: np.asarray(chain.clusters.log_density(chain.partition)),
         }
+
+    @staticmethod
+    def _partition(chain: MixtureChain) -> Values:
+        law, known = chain.clusters.law, chain.statistics()
+        found = {BASE: law.base.copy(), LABELS: chain.labels(), SIZES: known.sizes, COUNTS: known.counts}
+        return found | ({MOMENTS: known.moments, COLUMNS: law.columns.copy()} if len(law.columns) else {})
+
+    def recorded(self, *, draw: bool) -> tuple[Values, Values]:
+        """The number of clusters and the concentration are averaged; a draw has the whole partition."""
+        chain, known = self.chain, self._numbers(self.chain)
         if not draw:
             return known, {}
-        sizes, counts = chain.statistics()
-        partition: Values = {
-            BASE: chain.clusters.law.base.copy(), LABELS: chain.labels(), SIZES: sizes, COUNTS: counts,
+        partition: Values = self._partition(chain) | {
             ACCEPTED: np.asarray(chain.tally[[SPLIT, MERGED]].sum() / max(1, chain.tally[[SPLITS, MERGES]].sum())),
         }  # fmt: skip
         return known, known | partition
@@ -95,9 +109,4 @@ class MixtureEngine(PassEngine[MixtureChain]):
         chain = self._make()  # another one, since the run may go on
         chain.unpack(self.chain.pack())
         chain.finish_search()
-        sizes, counts = chain.statistics()
-        return found | {
-            NUMBER: np.asarray(float(chain.clusters.number)), LABELS: chain.labels(), SIZES: sizes, COUNTS: counts,
-            CONCENTRATION: np.asarray(float(chain.partition.concentration)), BASE: chain.clusters.law.base,
-            DENSITY: np.asarray(chain.clusters.log_density(chain.partition)),
-        }  # fmt: skip
+        return found | self._numbers(chain) | self._partition(chain)

@@ -9,71 +9,56 @@ The posterior of the partition is sampled: draws have different numbers of clust
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_is_fitted
 
 from scirocco.core.checks import positive_array, require_choice, require_count
-from scirocco.core.seeds import Purpose, generator
 from scirocco.corpora.documents import Documents
 from scirocco.corpora.store import Corpus
 from scirocco.counts.settling import AGREED, Settling
-from scirocco.models.count_model import AUTO, CountModel, SamplerChoice
+from scirocco.models.count_model import AUTO, SamplerChoice
 from scirocco.models.dp_mixture import storage
-from scirocco.models.dp_mixture.agreement import ChainAgreement
 from scirocco.models.dp_mixture.base_measure import WAYS
-from scirocco.models.dp_mixture.components import COMPONENTS, Component, Encoding
+from scirocco.models.dp_mixture.components import Component, Encoding
 from scirocco.models.dp_mixture.draws import MixtureDraws
 from scirocco.models.dp_mixture.fitting import IN_MEMORY, STICKS, fit_mixture, keeps, partition_law
-from scirocco.models.dp_mixture.looks import component_for, holds_text, warn_of_codes
-from scirocco.models.dp_mixture.predictive import Snapshot, log_predictive
-from scirocco.models.dp_mixture.profiles import profiles
+from scirocco.models.dp_mixture.looks import component_for, holds_text, listed, warn_of_codes
+from scirocco.models.dp_mixture.mixed import COMPONENTS, Mixed
+from scirocco.models.dp_mixture.readings import MixtureReadings
+from scirocco.models.dp_mixture.rows import entries_in, values_of
 from scirocco.models.dp_mixture.search import STARTS, Start
 from scirocco.models.dp_mixture.stream import Stream
 from scirocco.models.fit_location import FitLocation
 from scirocco.models.inputs import COUNTS, names_of, refuse_text, validate_data
-from scirocco.partitions import CredibleBall, PointPartition
-from scirocco.partitions.draws import (
-    PartitionDraws,
-    by_rank,
-    entropy_in_bits,
-    number_probabilities,
-    require_level,
-    size_intervals,
-)
 from scirocco.partitions.losses import LOSSES
-from scirocco.run.trace import Summary, table_of
 from scirocco.simplex import SCIRCV, Exact, SimplexSampler
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SAMPLERS = (AUTO, *IN_MEMORY, *STICKS)
 ALLOCATIONS = ("auto", "kept", "estimated")
 PRIORS = ("dp", "mfm")
-SIZES_BY = ("cluster", "rank")
 SEVERAL_THREADS = 10**7  # entries from which "auto" takes the sampler that uses them
 
 
-class DirichletProcessMixture(CountModel):
-    """A Dirichlet process mixture of counts or of tables of categories.
+class DirichletProcessMixture(MixtureReadings):
+    """A Dirichlet process mixture of counts, or of tables of categories and numbers.
 
     Parameters
     ----------
     component : what rows are made of: "multinomial" (counts; the number of events of a row may be any), "categorical"
         (a table of categories, missing entries allowed), "bernoulli" (a table of yes and no), "poisson" (counts whose
-        totals matter too), or a ``Component`` of your own. "auto" looks at the table; ``component_`` and ``summary``
-        say what it took.
+        totals matter too), "gaussian" (numbers), "mixed" (columns of several kinds; a dictionary says which, such as
+        {"age": "gaussian", "job": "categorical", "visits": "poisson"}), or a ``Component`` of your own. "auto" looks at
+        the table; ``component_`` and ``summary`` say what it took.
     base : parameter of the base measure: Dirichlet(base), a number or one for each feature. None is 0.1 for counts, and
-        1 for categories and for yes and no.
+        1 for tables. Columns of numbers have priors of their own (``Gaussian``).
     learn_base : learn the base measure: "concentration" its total, "full" its mean too. True is "full".
     concentration : of the Dirichlet process, or the Dirichlet parameter gamma of weights of "mfm"; None learns it (of
         "mfm" it is 1 then).
     concentration_prior : shape and rate of its gamma prior.
     n_components_prior : "dp", a Dirichlet process, or "mfm", a mixture of finite mixtures, whose number of clusters
-        does not grow with the rows. "auto" is "dp" for counts, and "mfm" for categories and for yes and no.
+        does not grow with the rows. "auto" is "dp" for counts, and "mfm" for tables.
     sampler : "collapsed" integrates weights and parameters out, one thread; "gibbs" draws them given all rows and then
         new clusters of a minibatch, on all threads. "slice" is the slice sampler with sticks; "scir", "scir_cv" and
         "sgrld", or a simplex sampler such as ``SCIR(step_size)``, move its sticks and components by small steps (a
@@ -122,7 +107,13 @@ class DirichletProcessMixture(CountModel):
     """
 
     default_passes: ClassVar[int] = 300
-    _facts: ClassVar[tuple[str, ...]] = (*CountModel._facts, "n_features_in_", "rows_seen_", "component_", "looked_")
+    _facts: ClassVar[tuple[str, ...]] = (
+        *MixtureReadings._facts,
+        "n_features_in_",
+        "rows_seen_",
+        "component_",
+        "looked_",
+    )
 
     encoding_: Encoding
     component_: str
@@ -178,9 +169,9 @@ class DirichletProcessMixture(CountModel):
         rows = self._rows(X, reset=True)
         self._settings(rows)
         if choice.name == AUTO:
-            choice = SamplerChoice("collapsed" if rows.words.size < SEVERAL_THREADS else "gibbs")
+            choice = SamplerChoice("collapsed" if entries_in(rows) < SEVERAL_THREADS else "gibbs")
         _require_countable(rows.word_counts())
-        if not rows.tokens:
+        if not rows.tokens and np.isnan(values_of(rows)).all():
             raise ValueError("there is nothing in the rows: every count is 0, or every entry is missing")
         return rows, choice
 
@@ -225,7 +216,9 @@ class DirichletProcessMixture(CountModel):
             MixtureDraws(
                 rank[labels][None, None], np.array([[float(order.size)]]), np.array([[stream.partition.concentration]]),
                 stream.law.base[None, None], np.zeros((1, 1)), [[stream.tables.sizes[order].astype(np.int64)]],
-                [[np.ascontiguousarray(stream.tables.counts[:, order].T)]], stream=True,
+                [[np.ascontiguousarray(stream.tables.counts[:, order].T)]],
+                [[np.ascontiguousarray(stream.tables.moments[:, :, order].transpose(2, 0, 1))]],
+                stream.law.columns[None, None], stream=True,
             )
         )  # fmt: skip
         self._forget("trace_", "ended_")
@@ -249,16 +242,17 @@ class DirichletProcessMixture(CountModel):
             stream.batches = 1
         return stream
 
-    def _keep(self, found: MixtureDraws) -> None:
-        """The draws of a fit."""
-        self._found, self.posterior_ = found, found.posterior()
-
     @property
     def _component(self) -> Component:
         if isinstance(self.component, Component):
             return self.component
+        if isinstance(self.component, dict | list | tuple):
+            return Mixed(self.component)
         if not isinstance(self.component, str):
-            raise TypeError(f"component must be one of {', '.join(COMPONENTS)} or a Component; got {self.component!r}")
+            raise TypeError(
+                f"component must be one of {', '.join(COMPONENTS)}, a dictionary or list of kinds, a Component; got "
+                f"{self.component!r}"
+            )
         require_choice("component", self.component, (AUTO, *COMPONENTS))
         return COMPONENTS[self.component_ if self.component == AUTO else self.component]
 
@@ -314,6 +308,8 @@ class DirichletProcessMixture(CountModel):
         if reset:
             names = X.vocabulary if isinstance(X, Corpus) else names_of(X)
             self.encoding_ = component.encoding(checked, names)
+            if isinstance(component, Mixed) and not self.looked_:
+                self.looked_ = f"columns: {listed(X, self.encoding_.kinds or [])}."
         return self.encoding_.rows(checked)
 
     def _settings(self, rows: Documents | None) -> None:
@@ -337,8 +333,8 @@ class DirichletProcessMixture(CountModel):
                 raise ValueError(
                     f"start must be one of {', '.join(STARTS)} or a label from 0 on for each of {rows.size} rows"
                 )
-        if self._base_way is not None and self._component.prior_rate:
-            raise ValueError("learn_base learns Dirichlet parameters: a Poisson component has none")
+        if self._base_way is not None and (self._component.prior_rate or not self.encoding_.counted.any()):
+            raise ValueError(f"learn_base learns Dirichlet parameters: component {self.component_!r} has none here")
         self.encoding_.law(self._base)
 
     def _require_sampler(self) -> None:
@@ -351,7 +347,7 @@ class DirichletProcessMixture(CountModel):
             if self.allocations == "estimated":
                 raise ValueError("estimated allocations need sampler='scir', 'scir_cv' or 'sgrld'")
             return
-        if self.encoding_.law(self._base).totals.size > 1 or self._component.prior_rate:
+        if self.encoding_.law(self._base).totals.size != 1 or self._component.prior_rate or self.encoding_.units:
             raise ValueError(f"sampler={self.sampler!r} moves sticks and one simplex a cluster: multinomial rows only")
         if self._prior != "dp" or self._base_way is not None:
             raise ValueError(
@@ -365,207 +361,6 @@ class DirichletProcessMixture(CountModel):
             if isinstance(own, SCIRCV) and own.recentre_every is None:
                 raise ValueError("SCIRCV needs recentre_every in a mixture: the counts its centre stands for change")
 
-    # Using.
-
-    def fit_predict(self, X: Any, y: Any = None) -> np.ndarray:
-        """``fit``, then ``labels_``."""
-        return self.fit(X, y).labels_
-
-    def predict(self, X: Any) -> np.ndarray:
-        """The most probable cluster of each row."""
-        return np.asarray(self.predict_proba(X).argmax(axis=1))
-
-    def predict_proba(self, X: Any, *, unseen: bool = False) -> np.ndarray:
-        """The probability of each cluster, averaged over draws.
-
-        With ``unseen`` a last column has the probability that the row belongs to none of them: to one not seen yet, or
-        to one of those that some draws have besides. Otherwise the clusters' are scaled to sum to 1.
-        """
-        check_is_fitted(self, "posterior_")
-        found = self._shares(X)
-        return found if unseen else _among_known(found)
-
-    def score_samples(self, X: Any) -> np.ndarray:
-        """The log predictive density of each row, averaged over draws, clusters not seen yet among them.
-
-        Of the row as a sequence of events: without multinomial coefficients. A row without entries has 0.
-        """
-        check_is_fitted(self, "posterior_")
-        rows = self._rows(X, reset=False)
-        return log_predictive(self._snapshots, rows, self._threads) + self._component.constants(rows)
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """The mean of ``score_samples``."""
-        del y
-        return float(self.score_samples(X).mean())
-
-    def mode_scores(self, X: Any) -> pd.DataFrame:
-        """By mode that chains are in: chains, clusters, the mean log posterior, and the mean score of rows ``X``."""
-        check_is_fitted(self, "posterior_")
-        rows = self._rows(X, reset=False)
-        own = self._component.constants(rows)
-        draws = self._found.number.shape[1]
-        table = self.agreement_.table()
-        found = table.groupby("mode").mean()
-        found.insert(0, "chains", table.groupby("mode").size())
-        for mode, chains in table.groupby("mode").groups.items():
-            some = [self._snapshots[c * draws + d] for c in chains for d in range(draws)]
-            found.loc[mode, "score"] = float(np.mean(log_predictive(some, rows, self._threads) + own))
-        return found
-
-    def summary(self) -> Summary:
-        """Mean, sd, ESS and R-hat of the number of clusters and the concentration, and whether the chains agree."""
-        check_is_fitted(self, "posterior_")
-        values = np.stack([self._found.number, self._found.concentration], axis=2)
-        found = table_of(values, ["n_clusters", "concentration"])
-        note = "\n".join(line for line in (found.note, getattr(self, "looked_", ""), self._counted()) if line)
-        return Summary(found.table, self._noted(note), agreement=self.agreement_, verdict=self.verdict())
-
-    def _counted(self) -> str:
-        """What is said of the number of clusters, and of a point partition that was asked for."""
-        found = self._drawn
-        if found.stream:
-            return ""
-        said = (
-            f"{self.n_clusters_} clusters, the most frequent number of the draws ({found.number.min():.0f} to "
-            f"{found.number.max():.0f}); {np.unique(self.labels_).size} of them are the most probable of some row."
-        )
-        points: dict[str, PointPartition] = found.made.get("points", {})
-        remarks = [(loss, remark) for loss, point in points.items() for remark in point.remarks]
-        return "\n".join([said, *(f"point partition ({loss}): {remark}." for loss, remark in remarks)])
-
-    # What its draws say.
-
-    @property
-    def _drawn(self) -> MixtureDraws:
-        if "_found" not in self.__dict__:  # as scikit-learn has it; hasattr is then False
-            raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet: call fit first")
-        return self._found
-
-    @property
-    def _partitions(self) -> PartitionDraws:
-        """Draws of the clusters of the training rows."""
-        if self._drawn.stream:
-            raise ValueError("a stream forgets its rows: there are no draws of their clusters; call fit, or give X")
-        return PartitionDraws(self._drawn.draws, self._fixed_seed(), threads=self._threads)
-
-    @property
-    def _snapshots(self) -> list[Snapshot]:
-        found = self._drawn
-        made: list[Snapshot] = found.once(
-            "snapshots",
-            lambda: found.snapshots(self.encoding_, lambda concentration: partition_law(self, concentration)),
-        )
-        return made
-
-    def _shares(self, X: Any) -> np.ndarray:
-        """The probability of each cluster and, last, of others."""
-        return self._drawn.shares(self._snapshots, self._rows(X, reset=False), self._threads)
-
-    def cluster_numbers(self, *, least: int = 1) -> pd.Series:
-        """The posterior of the number of clusters with at least ``least`` rows: probabilities by number."""
-        return number_probabilities(self._drawn.rows_by_cluster(), least)
-
-    def cluster_sizes(self, *, level: float = 0.9, by: str = "cluster") -> pd.DataFrame:
-        """The posterior of the sizes: mean and credible interval, and the share of the draws that have the cluster.
-
-        ``by`` "cluster" has those of ``labels_`` and, last, all others that draws have; "rank" the largest cluster of
-        each draw, its second largest, and so on.
-        """
-        require_choice("by", by, SIZES_BY)
-        sizes = by_rank(self._drawn.rows_by_cluster()) if by == "rank" else self._drawn.view_sizes
-        found = size_intervals(sizes, level, by).assign(present=(sizes > 0).mean(axis=0))
-        return found if by == "rank" else found.rename(index={self.n_clusters_: "others"})
-
-    def point_partition(self, *, loss: str | None = None, n_starts: int = 4) -> PointPartition:
-        """The partition of the training rows nearest to all draws; see ``partitions.point_partition``.
-
-        Of more than 10,000 rows a sample is searched, and the others join the cluster that theirs in the draws lie in.
-        """
-        found = self._partitions.point(loss=self.loss if loss is None else loss, n_starts=n_starts)
-        self._drawn.made.setdefault("points", {})[found.loss] = found  # for ``summary``
-        return found
-
-    @property
-    def membership_(self) -> np.ndarray:
-        """The probability of each cluster for each training row and, last, of others, (row, cluster).
-
-        Clusters are those of a representative draw, to which all draws are relabelled (``partitions.cluster_view``);
-        a row's probabilities are those given all other rows, averaged over draws.
-        """
-        if self._drawn.stream:
-            raise ValueError("a stream forgets its rows: there is no membership of them; call predict_proba(X)")
-        found = self._drawn
-        return np.asarray(found.once("membership", lambda: found.view.frequencies))  # of a file that has no others
-
-    @property
-    def labels_(self) -> np.ndarray:
-        """The most probable cluster of each training row, the largest cluster first.
-
-        After ``partial_fit`` that of each row of the last minibatch.
-        """
-        found = self._drawn
-        if found.stream:
-            return np.asarray(found.labels[0, 0])
-        return np.asarray(found.once("labels", lambda: self.membership_[:, :-1].argmax(axis=1)))
-
-    @property
-    def n_clusters_(self) -> int:
-        """How many clusters the representative draw has: the most frequent number of the draws."""
-        return self._drawn.view.number
-
-    def credible_ball(self, *, level: float = 0.95, loss: str | None = None) -> CredibleBall:
-        """How far from the partition ``labels_`` the draws are; see ``partitions.credible_ball``."""
-        return self._partitions.ball(self.labels_, level=level, loss=self.loss if loss is None else loss)
-
-    def co_clustering(self, rows: Any) -> np.ndarray:
-        """How often pairs of some training rows are in one cluster, (row, row): of some, since all would be N x N."""
-        return self._partitions.co_clustering(rows)
-
-    def entropy(self, X: Any = None) -> np.ndarray:
-        """How unsure each row's cluster is, in bits: of the training rows, or of others."""
-        check_is_fitted(self, "posterior_")
-        return entropy_in_bits(self.membership_ if X is None else self._shares(X))
-
-    def membership(self, X: Any, *, level: float = 0.9) -> pd.DataFrame:
-        """By row and cluster: the probability given weights and parameters, its posterior mean and credible interval.
-
-        The means are those of ``predict_proba(X, unseen=True)`` but for noise.
-        """
-        import pandas as pd
-
-        check_is_fitted(self, "posterior_")
-        require_level(level)
-        rows, view = self._rows(X, reset=False), self._drawn.view
-        rng = generator(self._fixed_seed(), Purpose.MIXTURE_SAMPLE, 3)
-        counted = self.encoding_.counted
-        drawn = (own.with_parameters(rng, counted).shares(rows, self._threads) for own in self._snapshots)
-        each = np.array([view.gathered(k, shares) for k, shares in enumerate(drawn)])
-        low, high = np.quantile(each, [(1 - level) / 2, (1 + level) / 2], axis=0)
-        named = X.index if hasattr(X, "iloc") else pd.RangeIndex(rows.size)
-        index = pd.MultiIndex.from_product([named, [*range(self.n_clusters_), "others"]], names=["row", "cluster"])
-        columns = {"probability": each.mean(axis=0), "lower": low, "upper": high}
-        return pd.DataFrame({name: values.ravel() for name, values in columns.items()}, index=index)
-
-    def profiles(self, n: int = 10, *, level: float = 0.9, by: str = "distinctive", names: Any = None) -> pd.DataFrame:
-        """The ``n`` first features of each cluster, with credible intervals.
-
-        ``by`` "distinctive" has those first that tell the cluster from the rest, by their share of the Kullback-Leibler
-        divergence, "mean" the most frequent. ``lift`` is the mean over that of all other rows. Intervals contain the
-        uncertainty of the parameters and of who belongs to the cluster; ``rows`` is its mean size, ``present`` the
-        share of the draws that have it. ``names`` of the columns, if those of the table that was fitted will not do.
-        """
-        encoding = self.encoding_ if names is None else self.encoding_.named(names, self.n_features_in_)
-        return profiles(self._drawn, self._snapshots, encoding, n=n, level=level, by=by, seed=self._fixed_seed())
-
-    @property
-    def agreement_(self) -> ChainAgreement:
-        """Whether the chains find the same partitions; printed as a report."""
-        found: ChainAgreement = self._drawn.once(
-            "agreement", lambda: ChainAgreement.of(self._drawn, self._fixed_seed())
-        )
-        return found
-
     # Keeping.
 
     def _packed(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -573,13 +368,6 @@ class DirichletProcessMixture(CountModel):
 
     def _restore(self, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         storage.restore(self, meta, arrays)
-
-
-def _among_known(shares: np.ndarray) -> np.ndarray:
-    """Probabilities without the last column, scaled to sum to 1."""
-    known = shares[:, :-1]
-    total = known.sum(axis=1, keepdims=True)
-    return np.where(total > 0, known / np.maximum(total, 1e-300), 1 / known.shape[1])
 
 
 def _require_countable(counts: np.ndarray) -> None:
@@ -594,4 +382,4 @@ def _only(rows: Documents, counted: np.ndarray) -> Documents:
     if known.all():
         return rows
     ends = np.concatenate([[0], np.cumsum(known)])
-    return Documents(ends[rows.starts], rows.words[known], rows.numbers[known], rows.width)
+    return replace(rows, starts=ends[rows.starts], words=rows.words[known], numbers=rows.numbers[known])

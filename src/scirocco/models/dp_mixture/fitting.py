@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-import zlib
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +13,16 @@ from scirocco.corpora.documents import Documents
 from scirocco.counts.passes import SEARCH_SHARE
 from scirocco.counts.settling import Settling
 from scirocco.models.count_model import SamplerChoice
+from scirocco.models.dp_mixture import numeric
 from scirocco.models.dp_mixture.draws import MEMBER_DRAWS, MixtureDraws
 from scirocco.models.dp_mixture.engine import (
     BASE,
+    COLUMNS,
     CONCENTRATION,
     COUNTS,
     DENSITY,
     LABELS,
+    MOMENTS,
     NUMBER,
     SIZES,
     MixtureChain,
@@ -28,6 +30,7 @@ from scirocco.models.dp_mixture.engine import (
 )
 from scirocco.models.dp_mixture.gibbs import Blocked, Collapsed
 from scirocco.models.dp_mixture.partition import DirichletProcess, FiniteMixtures, PartitionLaw
+from scirocco.models.dp_mixture.rows import entries_in, values_of
 from scirocco.models.dp_mixture.search import MOVING, RANDOM_CLUSTERS, Start
 from scirocco.models.dp_mixture.slice_sampler import SliceSampler
 from scirocco.models.fit_location import FitLocation
@@ -48,6 +51,7 @@ STICKS: dict[str, tuple[SimplexSampler, SimplexSampler]] = {
 STREAM_BATCH = 1000  # rows of a minibatch of the stochastic samplers
 DRAW_BYTES, MOST_DRAWS, FEWEST_DRAWS = 2**28, 100, 10  # of draws; how many if that is not said
 TYPICAL_CLUSTERS = 50
+STATISTICS = (SIZES, COUNTS, MOMENTS)
 VIEW_SHARE = 0.1  # of the time, for what is read off the draws; a draw's memberships take about a pass
 FIXED = {  # what has the same shape in every draw
     "labels": LABELS, "number": NUMBER, "concentration": CONCENTRATION, "base": BASE, "log_density": DENSITY,
@@ -58,20 +62,22 @@ def fit_mixture(model: DirichletProcessMixture, rows: Documents, choice: Sampler
     """Run the chains of a model and set its fitted attributes."""
     seed = location.seed(model.random_state)
     workers, threads = model._workers(model.n_chains)
+    columns, entries = values_of(rows).shape[1], entries_in(rows)
+    numbers = numeric.MOMENTS * columns
     draws = model.n_draws
     if draws is None:  # the runner may hold twice as many; of clusters nobody knows the number
-        size = 8 * model.n_chains * (rows.size + TYPICAL_CLUSTERS * rows.width)
+        size = 8 * model.n_chains * (rows.size + TYPICAL_CLUSTERS * (rows.width + numbers))
         draws = int(np.clip(DRAW_BYTES // size, FEWEST_DRAWS, MOST_DRAWS))
     free = model.max_iter is None and model.max_seconds is None
-    passes = Settling(model.n_chains, model._passes, rows.words.size) if free else model._passes
+    passes = Settling(model.n_chains, model._passes, entries) if free else model._passes
     engines = [
         MixtureEngine(
             partial(make_chain, model, rows, choice, seed, number, threads), number, draws=draws, passes=passes,
-            rows=rows.size, features=rows.width, entries=rows.words.size, kept=keeps(model, choice),
+            rows=rows.size, features=rows.width, columns=columns, entries=entries, kept=keeps(model, choice),
         )
         for number in range(model.n_chains)
     ]  # fmt: skip
-    data = rows.fingerprint() | {"features": zlib.crc32(repr(model.encoding_.categories).encode())}
+    data = rows.fingerprint() | {"features": model.encoding_.fingerprint()}
     seconds = None if model.max_seconds is None else (1 - VIEW_SHARE) * model.max_seconds
     trace = location.run(engines, model, data, seed=seed, sampler=choice.name, seconds=seconds, workers=workers)
     keep(model, trace, kept=keeps(model, choice))
@@ -134,7 +140,8 @@ def keep(model: DirichletProcessMixture, trace: Trace, *, kept: bool) -> None:
     fixed: dict[str, Any]
     if trace.chains:
         fixed = {field: trace.posterior[name].values for field, name in FIXED.items()}
-        sizes, counts = ([list(chain) for chain in trace.ragged[name]] for name in (SIZES, COUNTS))
+        ragged = {name: [list(chain) for chain in trace.ragged[name]] for name in STATISTICS if name in trace.ragged}
+        columns = trace.posterior[COLUMNS].values if COLUMNS in trace.posterior else None
     else:
         warnings.warn(
             "fit stopped before the sampler began: the partition is that of the search for a start, without "
@@ -143,6 +150,7 @@ def keep(model: DirichletProcessMixture, trace: Trace, *, kept: bool) -> None:
         )
         found = trace.leaves[0]
         fixed = {field: found[name][None, None] for field, name in FIXED.items()}
-        sizes, counts = ([[found[name]]] for name in (SIZES, COUNTS))
-    model._keep(MixtureDraws(**fixed, sizes=sizes, counts=counts, kept=kept))
+        ragged = {name: [[found[name]]] for name in STATISTICS if name in found}
+        columns = found[COLUMNS][None, None] if COLUMNS in found else None
+    model._keep(MixtureDraws.made_of(fixed | ragged, columns, kept=kept))
     model.n_iter_ = max(float(leaf["passes"]) for leaf in trace.leaves.values())

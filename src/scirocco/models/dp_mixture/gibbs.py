@@ -31,9 +31,10 @@ from scirocco.counts.packing import Arrays
 from scirocco.models.dp_mixture import collapsed_kernels
 from scirocco.models.dp_mixture.base_measure import learnt_base
 from scirocco.models.dp_mixture.blocked_kernels import allocate, draw_levels, move_rows
-from scirocco.models.dp_mixture.clusters import Clusters
+from scirocco.models.dp_mixture.clusters import Clusters, Statistics
 from scirocco.models.dp_mixture.density import ROWS, Law
 from scirocco.models.dp_mixture.engine import MixtureChain
+from scirocco.models.dp_mixture.numeric import drawn_parameters, fixed_number, given_profiles
 from scirocco.models.dp_mixture.partition import FiniteMixtures, PartitionLaw
 from scirocco.models.dp_mixture.search import Search, Start
 from scirocco.models.dp_mixture.split_merge import MERGED, SPLIT, split_merge
@@ -146,6 +147,8 @@ class Collapsed(PassChain, MixtureChain):
                 self.clusters.law, self.given_law, self.clusters.tables, self.counted, self.learn_base, key=self.key,
                 step=call, rng=rng, threads=self.threads,
             )  # fmt: skip
+        if not fixed_number(self.clusters.law.columns):
+            self.clusters.learn_columns(rng)
 
     def finish_search(self) -> None:
         """End it with what it has."""
@@ -160,8 +163,8 @@ class Collapsed(PassChain, MixtureChain):
         found[self.order] = self.clusters.compressed()
         return found
 
-    def statistics(self) -> tuple[np.ndarray, np.ndarray]:
-        """Sizes and counts (cluster, feature) of the clusters, in the order of ``labels``."""
+    def statistics(self) -> Statistics:
+        """Of the clusters, in the order of ``labels``."""
         return self.clusters.statistics()
 
     # Keeping.
@@ -171,14 +174,16 @@ class Collapsed(PassChain, MixtureChain):
         return {
             "z": self.clusters.labels, "slots": np.asarray(self.clusters.slots), "tally": self.tally,
             "base": self.clusters.law.base, "concentration": np.asarray(self.partition.concentration),
+            "columns": self.clusters.law.columns,
         }  # fmt: skip
 
     def unpack_assignments(self, arrays: Mapping[str, np.ndarray]) -> None:
         """The inverse of ``pack_assignments``."""
         self.partition.concentration = float(arrays["concentration"])
         self.tally = arrays["tally"].copy()
-        law = self.given_law
-        self.clusters.law = Law.of(arrays["base"].copy(), law.group, self.counted, law.rate)
+        self.clusters.law = self.given_law.with_base(arrays["base"].copy(), self.counted)
+        if "columns" in arrays:
+            self.clusters.law = self.clusters.law._replace(columns=arrays["columns"].copy())
         # As many slots as there were: when room is short, another stream of random numbers is opened.
         self.clusters.relabel(arrays["z"], int(arrays["slots"]))
 
@@ -206,15 +211,16 @@ class Blocked(Collapsed):
             self._over(chosen, lambda a, b: draw_levels(self.key, call, a, b, chosen, clusters.labels, weights, u))
             weights = self._with_sticks(rng, weights, masses[-1] / masses.sum(), float(u.min()))
         components, rates = self._components(weights)
+        columns, profiles = clusters.law.columns, self._profiles(rng, weights)
         old, call = clusters.labels[begin:end].copy(), self.next_call()
         self._over(
             chosen,
             lambda a, b: allocate(
-                self.key, call, a, b, chosen, clusters.entries, clusters.labels, components, rates, weights, u,
-                not finite,
+                self.key, call, a, b, chosen, clusters.entries, clusters.labels, components, rates, columns, profiles,
+                weights, u, not finite,
             ),
         )  # fmt: skip
-        move_rows(clusters.entries, chosen, old, clusters.labels, clusters.tables, clusters.law.group)
+        move_rows(clusters.entries, chosen, old, clusters.labels, clusters.tables, clusters.law)
 
     def _over(self, chosen: np.ndarray, work: Any) -> None:
         over_blocks(work, -(-chosen.size // ROWS), self.threads)
@@ -255,6 +261,8 @@ class Blocked(Collapsed):
         theta = draw_gammas(self.key, self.next_call(), law.base[:, None] + tables.counts[:, slots], self.threads)
         theta[~self.counted] = 0.0
         components, rates = np.zeros((law.base.size, weights.size)), np.zeros(weights.size)
+        if not law.base.size:
+            return components, rates
         starts = np.flatnonzero(np.r_[True, np.diff(law.group[self.counted]) != 0])
         totals = np.maximum(np.add.reduceat(theta[self.counted], starts, axis=0), 1e-300)
         components[:, slots] = theta / totals[law.group]
@@ -262,3 +270,11 @@ class Blocked(Collapsed):
             rates[:] = 1.0  # of slots without weight, where it does not matter
             rates[slots] = totals[0] / (law.rate + tables.sizes[slots])
         return components, rates
+
+    def _profiles(self, rng: np.random.Generator, weights: np.ndarray) -> np.ndarray:
+        """Parameters of columns of numbers drawn for the components that have weight, (column, number, slot)."""
+        tables, columns = self.clusters.tables, self.clusters.law.columns
+        profiles, slots = np.zeros(tables.profiles.shape), np.flatnonzero(weights)
+        if len(columns):
+            profiles[:, :, slots] = given_profiles(columns, drawn_parameters(rng, columns, tables.moments[:, :, slots]))
+        return profiles

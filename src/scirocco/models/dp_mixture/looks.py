@@ -13,19 +13,48 @@ from scirocco.corpora.store import Corpus
 CODES = 10  # answers are codes up to this
 LEVELS = 20  # different numbers of a column up to which they may be categories
 FEW = 20  # rows of which nothing is said
+CATEGORICAL, NORMALS, COUNTED = KINDS = ("categorical", "gaussian", "poisson")  # what a column may be
+SHOWN = 12  # columns that are listed
+DISPERSED = 5.0  # the variance of counts over their mean, at most
+
+
+def column_kind(X: Any, j: int) -> str:
+    """What a column of a table of several kinds is.
+
+    Text, yes and no, and numbers that repeat are categories: up to 20 different ones, and at most half as many as
+    entries. Whole numbers from 0 on are counts if there are more of them than a scale from 0 to 10 has, and if their
+    variance is at most five times their mean: what varies more a Poisson law would cut into many clusters. Other
+    numbers are normal.
+    """
+    column = X.iloc[:, j].to_numpy(dtype=object) if hasattr(X, "iloc") else np.asarray(X)[:, j]
+    if column.dtype.kind not in "iuf":
+        import pandas as pd
+
+        known = column[~np.asarray(pd.isna(column))]
+        if not all(isinstance(value, int | float | np.number) and not isinstance(value, bool) for value in known):
+            return CATEGORICAL
+    numbers = _numbers(np.asarray(column))
+    numbers = numbers[~np.isnan(numbers)]
+    different = np.unique(numbers).size
+    counts = bool(numbers.size) and numbers.min() == 0 and not np.any(numbers % 1)
+    counts = counts and numbers.var() <= DISPERSED * numbers.mean()
+    if different <= min(CODES + 1 if counts else LEVELS, max(2, numbers.size // 2)):
+        return CATEGORICAL
+    return COUNTED if counts else NORMALS
 
 
 def component_for(X: Any) -> tuple[str, str]:
     """The name of the component that a table asks for, and why.
 
     Text, missing entries and yes or no written as such are categories; so are codes, whole numbers of which none is 0.
-    Zeros and ones are yes and no, other whole numbers counts; so is all that is sparse. What is none of these is
-    refused.
+    Zeros and ones are yes and no, other whole numbers counts; so is all that is sparse. Where columns have numbers that
+    are none of these, beside text or missing entries, with fractions or negative, or with many values but no 0, each
+    column is looked at by itself.
     """
     if isinstance(X, Corpus) or hasattr(X, "tocsr"):
         return "multinomial", "it is sparse"
     if holds_text(X):
-        return "categorical", "it holds text"
+        return _by_column(X, "categorical", "it holds text")
     table = np.asarray(X, dtype=object) if hasattr(X, "iloc") else np.asarray(X)
     if table.ndim != 2 or table.dtype.kind not in "biufO":
         return "multinomial", "nothing else fits"  # and what is wrong with it is said there
@@ -33,18 +62,33 @@ def component_for(X: Any) -> tuple[str, str]:
         return "categorical", "it holds true and false"
     numbers = _numbers(table)
     if np.isnan(numbers).any():
-        return "categorical", "entries are missing"
-    if np.any(numbers % 1):
-        column = int(np.argmax(np.any(numbers % 1, axis=0)))
-        raise ValueError(
-            f"component='auto' found a continuous column, {_name(X, column)}: no component is for it. Make categories "
-            "of it first, such as pandas.qcut(column, 5)"
-        )
+        return _by_column(X, "categorical", "entries are missing")
+    if np.any(numbers % 1) or numbers.min(initial=0) < 0:
+        return _by_column(X, "categorical", "numbers are not counts, and repeat")
     if looks_like_codes(numbers):
         return "categorical", f"it holds whole numbers from 1 to {numbers.max():.0f}, and no 0"
     if numbers.max(initial=0) <= 1:
         return "bernoulli", "it holds 0 and 1"
+    if numbers.size and numbers.min() > 0:
+        return _by_column(X, "multinomial", "it holds counts")
     return "multinomial", "it holds counts"
+
+
+def _by_column(X: Any, otherwise: str, why: str) -> tuple[str, str]:
+    """ "mixed" if some column has numbers that are no categories, or what it is ``otherwise``."""
+    kinds = [column_kind(X, j) for j in range(X.shape[1] if hasattr(X, "shape") else len(X[0]))]
+    if NORMALS not in kinds and (COUNTED not in kinds or otherwise != "categorical"):
+        return otherwise, why
+    if set(kinds) == {NORMALS}:
+        return "gaussian", "every column has numbers that are neither counts nor repeat"
+    return "mixed", f"columns are of several kinds: {listed(X, kinds)}"
+
+
+def listed(X: Any, kinds: Sequence[str]) -> str:
+    """What the first columns are."""
+    names = list(X.columns) if hasattr(X, "columns") else list(range(len(kinds)))
+    more = f", and {len(kinds) - SHOWN} more" if len(kinds) > SHOWN else ""
+    return ", ".join(f"{name} {kind}" for name, kind in zip(names[:SHOWN], kinds, strict=False)) + more
 
 
 def holds_text(X: Any) -> bool:
@@ -102,7 +146,3 @@ def _numbers(table: np.ndarray) -> np.ndarray:
     if table.dtype.kind != "O":
         return table.astype(float)
     return np.where(pd.isna(table), np.nan, table).astype(float)
-
-
-def _name(X: Any, column: int) -> str:
-    return repr(X.columns[column]) if hasattr(X, "columns") else str(column)

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from scirocco.corpora.documents import Documents
-from scirocco.models.dp_mixture.density import Law, Tables, log_scores, member_shares
+from scirocco.models.dp_mixture.clusters import Statistics
+from scirocco.models.dp_mixture.density import Law, Tables, log_marginals, log_scores, member_shares
+from scirocco.models.dp_mixture.numeric import drawn_parameters, given_profiles
 from scirocco.models.dp_mixture.partition import PartitionLaw
 
 SURE = 1e9  # rows that stand for parameters that are known
@@ -25,22 +27,35 @@ class Snapshot:
     partition: PartitionLaw | None = None  # None if weights and components are given
 
     @classmethod
-    def of(cls, sizes: np.ndarray, counts: np.ndarray, law: Law, partition: PartitionLaw) -> Snapshot:
-        """From sizes and counts (cluster, feature) of the clusters."""
-        number = sizes.size
+    def of(cls, known: Statistics, law: Law, partition: PartitionLaw) -> Snapshot:
+        """From the statistics of the clusters."""
+        sizes, number = known.sizes, known.sizes.size
         tables = Tables.empty(law, number + 1)
-        tables.sizes[:number], tables.counts[:, :number] = sizes, counts.T
+        tables.sizes[:number], tables.counts[:, :number] = sizes, known.counts.T
+        tables.moments[:, :, :number] = known.moments.transpose(1, 2, 0)
+        tables.renew(law)
         np.add.at(tables.totals, law.group, tables.counts)
         urn = partition.urn(int(sizes.sum()) + 1, number)
         weights = np.append(sizes + urn.shift, urn.fresh[number])
         return cls(law, tables, weights / weights.sum(), partition)
 
     @classmethod
-    def given(cls, weights: np.ndarray, components: np.ndarray, law: Law) -> Snapshot:
+    def given(cls, known: Statistics, law: Law) -> Snapshot:
         """From weights and components (cluster, feature) themselves; what is missing to 1 is the prior's."""
-        counts = np.append(components.T * CERTAIN, np.zeros((law.base.size, 1)), axis=1)
-        tables = Tables(counts, counts.sum(axis=0, keepdims=True), np.append(weights, 0.0))
+        weights = known.sizes
+        counts = np.append(known.counts.T * CERTAIN, np.zeros((law.base.size, 1)), axis=1)
+        tables = Tables.empty(law, weights.size + 1)._replace(
+            counts=counts, totals=counts.sum(axis=0, keepdims=True), sizes=np.append(weights, 0.0)
+        )
         return cls(law, tables, np.append(weights, max(1e-300, 1 - weights.sum())))
+
+    @property
+    def log_density(self) -> float:
+        """log p(rows, partition); 0 if weights and components are given."""
+        if self.partition is None:
+            return 0.0
+        marginals = log_marginals(self.law, self.tables).sum()
+        return float(self.partition.log_probability(self.tables.sizes[:-1]) + marginals)
 
     def with_parameters(self, rng: np.random.Generator, counted: np.ndarray) -> Snapshot:
         """The same draw with weights and parameters of its clusters drawn; ``counted`` are features of training."""
@@ -58,7 +73,12 @@ class Snapshot:
         np.add.at(totals, law.group, counts)
         weights = rng.gamma(sizes + shift)
         weights *= (1 - self.weights[-1]) / weights.sum()
-        tables = Tables(counts, totals, np.append(np.full(sizes.size, SURE), 0.0))
+        profiles = self.tables.profiles.copy()
+        if len(law.columns):
+            drawn = drawn_parameters(rng, law.columns, self.tables.moments[:, :, :-1])
+            profiles[:, :, :-1] = given_profiles(law.columns, drawn)
+        known = np.append(np.full(sizes.size, SURE), 0.0)
+        tables = Tables(counts, totals, known, self.tables.moments, profiles)
         return Snapshot(law, tables, np.append(weights, self.weights[-1]))
 
     def scores(self, rows: Documents, threads: int | None) -> np.ndarray:

@@ -153,7 +153,7 @@ class Search:
     def _predicted(self) -> np.ndarray:
         """log predictive densities of the rows put aside."""
         chain = self.chain
-        state = Snapshot.of(*chain.clusters.statistics(), chain.clusters.law, chain.partition)
+        state = Snapshot.of(chain.clusters.statistics(), chain.clusters.law, chain.partition)
         return log_predictive([state], chain.clusters.rows.take(slice(self.most, chain.size)), chain.threads)
 
     def _split(self) -> None:

@@ -35,10 +35,11 @@ from scirocco.counts.local import LocalStep
 from scirocco.counts.minibatches import InMemory, Minibatch, Minibatches
 from scirocco.counts.packing import Arrays, nested, packed, unpack_into
 from scirocco.models.dp_mixture.blocked_kernels import allocate, draw_levels, move_rows
-from scirocco.models.dp_mixture.clusters import Clusters
+from scirocco.models.dp_mixture.clusters import Clusters, Statistics
 from scirocco.models.dp_mixture.density import ROWS, Law
 from scirocco.models.dp_mixture.engine import MixtureChain
 from scirocco.models.dp_mixture.gibbs import Collapsed
+from scirocco.models.dp_mixture.numeric import MOMENTS
 from scirocco.models.dp_mixture.partition import DirichletProcess
 from scirocco.run.checkpoint import part
 from scirocco.simplex import SCIR, SCIRCV, Exact, SimplexSampler, Weights
@@ -125,7 +126,7 @@ class SliceSampler(MixtureChain):
             )
         if not kept and isinstance(self.sampler, Exact):
             raise ValueError("exact draws need exact counts: keep the allocations, or take SCIR")
-        if law.totals.size > 1 or law.rate:
+        if law.totals.size != 1 or law.rate or len(law.columns):
             raise ValueError(
                 "the slice sampler with sticks moves one Dirichlet vector a cluster: multinomial rows only"
             )
@@ -297,14 +298,15 @@ class SliceSampler(MixtureChain):
         theta = self.parts[1].weights.theta
         components = theta / np.maximum(theta.sum(axis=0), LEAST_STICK)
         old, call = clusters.labels[chosen], self.next_call()
-        rates = np.zeros(weights.size)
+        rates, columns = np.zeros(weights.size), clusters.law.columns  # there are none
         over_blocks(
             lambda a, b: allocate(
-                self.key, call, a, b, chosen, clusters.entries, clusters.labels, components, rates, weights, u, True
+                self.key, call, a, b, chosen, clusters.entries, clusters.labels, components, rates, columns,
+                clusters.tables.profiles, weights, u, True,
             ),
             blocks, self.threads,
         )  # fmt: skip
-        move_rows(clusters.entries, chosen, old, clusters.labels, clusters.tables, clusters.law.group)
+        move_rows(clusters.entries, chosen, old, clusters.labels, clusters.tables, clusters.law)
 
     def _switch_labels(self, rng: np.random.Generator) -> None:
         """Components change places; every slot may be chosen, so that a move and its reverse are as likely."""
@@ -337,13 +339,14 @@ class SliceSampler(MixtureChain):
         """Clusters of all rows, the largest first; those never seen are in the first."""
         return np.maximum(self.clusters.compressed(), 0)
 
-    def statistics(self) -> tuple[np.ndarray, np.ndarray]:
-        """Sizes and counts (cluster, feature) of kept rows; else weights and proportions of components with rows."""
+    def statistics(self) -> Statistics:
+        """Sizes and counts of kept rows; else weights and proportions of components with rows."""
         if self.kept:
             return self.clusters.statistics()
         order = np.argsort(-self.clusters.tables.sizes, kind="stable")[: self.clusters.number]
         theta = self.parts[1].weights.theta[:, order]
-        return self.weights()[order], (theta / theta.sum(axis=0)).T
+        moments = np.empty((order.size, 0, MOMENTS))
+        return Statistics(self.weights()[order], (theta / theta.sum(axis=0)).T, moments)
 
     # Keeping.
 

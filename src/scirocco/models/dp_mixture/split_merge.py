@@ -31,6 +31,7 @@ from scirocco.core.compiled import ZERO, inner, jit
 from scirocco.core.random import below, gamma, open_stream, uniform
 from scirocco.models.dp_mixture.collapsed_kernels import drawn, survey
 from scirocco.models.dp_mixture.density import Tables, densities, log_marginal, odds, put
+from scirocco.models.dp_mixture.numeric import MOMENTS, NUMBERS, renew, renew_all
 
 SPLITS, SPLIT, MERGES, MERGED = range(4)  # of a tally: tried, done
 
@@ -95,12 +96,12 @@ def _scan(
     for q in range(n):
         r = members[q]
         if not fresh:
-            put(rows, r, sides[q], -1, pair, law.group)
+            put(rows, r, sides[q], -1, pair, law)
         first = odds(rows, r, law, pair) * prior_odds
         side = wanted[q] if force else np.int8(0 if uniform(s) * (1.0 + 1.0 / first) < 1.0 else 1)
         log_q -= math.log(1.0 + (1.0 / first if side == 0 else first))
         sides[q] = side
-        put(rows, r, side, 1, pair, law.group)
+        put(rows, r, side, 1, pair, law)
     return log_q
 
 
@@ -110,9 +111,10 @@ def _divide(
     pair: Any, rho: float,
 ) -> float:  # fmt: skip
     """The members of a move on two sides, and both together; the log probability of the last scan's outcome."""
-    pair.counts[:], pair.totals[:], pair.sizes[:] = 0, 0.0, 0.0
-    put(rows, i, 0, 1, pair, law.group)
-    put(rows, j, 1, 1, pair, law.group)
+    pair.counts[:], pair.totals[:], pair.sizes[:], pair.moments[:] = 0, 0.0, 0.0, 0.0
+    renew_all(law.columns, pair.moments, pair.profiles)
+    put(rows, i, 0, 1, pair, law)
+    put(rows, j, 1, 1, pair, law)
     log_q = 0.0
     for scan in range(scans + 1):
         force = not split and scan == scans
@@ -120,6 +122,7 @@ def _divide(
     pair.counts[:, 2] = pair.counts[:, 0] + pair.counts[:, 1]
     pair.totals[:, 2] = pair.totals[:, 0] + pair.totals[:, 1]
     pair.sizes[2] = pair.sizes[0] + pair.sizes[1]
+    pair.moments[:, :, 2] = pair.moments[:, :, 0] + pair.moments[:, :, 1]
     return log_q
 
 
@@ -152,26 +155,33 @@ def _log_ratio(law: Any, pair: Any, urn: Any, merged: int) -> float:
 
 
 @inner
-def _take(pair: Any, side: int, tables: Any, k: int) -> None:
+def _take(pair: Any, side: int, tables: Any, k: int, law: Any) -> None:
     """A side's statistics into slot k."""
     for f in range(tables.counts.shape[0]):
         tables.counts[f, k] = pair.counts[f, side]
     for g in range(tables.totals.shape[0]):
         tables.totals[g, k] = pair.totals[g, side]
     tables.sizes[k] = pair.sizes[side]
+    for c in range(law.columns.shape[0]):
+        tables.moments[c, :, k] = pair.moments[c, :, side]
+        renew(law.columns, tables.moments, tables.profiles, c, k)
 
 
 @inner
 def _write(
-    split: bool, pair: Any, tables: Any, labels: Any, first: int, second: int, j: int, members: Any, n: int, sides: Any
+    split: bool, pair: Any, law: Any, tables: Any, labels: Any, first: int, second: int, j: int, members: Any, n: int,
+    sides: Any,
 ) -> None:  # fmt: skip
     """An accepted move: the second side into the empty slot ``second``, or all of ``second`` into ``first``."""
     if split:
-        _take(pair, 0, tables, first)
-        _take(pair, 1, tables, second)
+        _take(pair, 0, tables, first, law)
+        _take(pair, 1, tables, second, law)
     else:
-        _take(pair, 2, tables, first)
+        _take(pair, 2, tables, first, law)
         tables.counts[:, second], tables.totals[:, second], tables.sizes[second] = 0, 0.0, 0.0
+        tables.moments[:, :, second] = 0.0
+        for c in range(law.columns.shape[0]):
+            renew(law.columns, tables.moments, tables.profiles, c, second)
     labels[j] = second if split else first
     for q in range(n):
         labels[members[q]] = second if split and sides[q] == 1 else first
@@ -188,7 +198,11 @@ def split_merge(
     s, sizes, size, shift = open_stream(key, step, 0), tables.sizes, labels.size, urn.shift
     members, sides, wanted = np.empty(size, np.int64), np.empty(size, np.int8), np.empty(size, np.int8)
     w = np.empty(sizes.size)
-    pair = Tables(np.zeros((law.base.size, 3), np.int32), np.zeros((law.totals.size, 3)), np.zeros(3))
+    columns = law.columns.shape[0]
+    pair = Tables(
+        np.zeros((law.base.size, 3), np.int32), np.zeros((law.totals.size, 3)), np.zeros(3),
+        np.zeros((columns, MOMENTS, 3)), np.zeros((columns, NUMBERS, 3)),
+    )  # fmt: skip
     occupied, top, hole = survey(sizes)
     for move in range(moves):
         if hole == sizes.size:
@@ -221,6 +235,6 @@ def split_merge(
         tally[SPLITS if split else MERGES] += 1
         if accepted:
             tally[SPLIT if split else MERGED] += 1
-            _write(split, pair, tables, labels, first, hole if split else second, j, members, n, sides)
+            _write(split, pair, law, tables, labels, first, hole if split else second, j, members, n, sides)
             occupied, top, hole = survey(sizes)
     return moves

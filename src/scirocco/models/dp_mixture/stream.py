@@ -19,6 +19,7 @@ from scirocco.corpora.documents import Documents
 from scirocco.models.dp_mixture.density import Law
 from scirocco.models.dp_mixture.gibbs import Collapsed
 from scirocco.models.dp_mixture.partition import PartitionLaw
+from scirocco.models.dp_mixture.rows import joined
 
 MEMORY = 20_000  # rows
 SWEEPS = 5  # over a minibatch
@@ -38,7 +39,7 @@ class Stream:
     def follow(self, rows: Documents) -> np.ndarray:
         """Take in a minibatch; the clusters of its rows, by slot."""
         begin = self.rows_seen == 0 or self.kept is not None
-        whole = rows if self.kept is None else Documents.joined([self.kept, rows])
+        whole = rows if self.kept is None else joined([self.kept, rows])
         due = begin and whole.size >= 2 * self.searched
         start = np.concatenate([self.labels, np.full(rows.size, -1, np.int32)]) if begin else "one"
         chain = Collapsed(

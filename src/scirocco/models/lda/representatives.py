@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scirocco.corpora.documents import Documents
-from scirocco.models.lda.credible import quantiles
+from scirocco.models.credible import quantiles
 from scirocco.models.lda.documents import apart, document_draws, document_moments, in_parts
 
 if TYPE_CHECKING:

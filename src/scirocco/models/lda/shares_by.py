@@ -17,7 +17,7 @@ import numpy as np
 
 from scirocco.core.seeds import Purpose, generator
 from scirocco.corpora.documents import Documents
-from scirocco.models.lda.credible import quantiles
+from scirocco.models.credible import quantiles
 from scirocco.models.lda.documents import apart, document_draws, in_parts
 
 if TYPE_CHECKING:
