@@ -39,7 +39,7 @@ from scirocco.core.checks import require_count
 from scirocco.core.interrupt import interruptible
 from scirocco.core.program import Given
 from scirocco.core.types import Array, Params
-from scirocco.estimators import ControlVariate
+from scirocco.estimators import ControlVariate, Plain
 from scirocco.manifolds import Stiefel
 from scirocco.models.base import GradientModel, require_positive_setting
 from scirocco.models.fit_location import FitLocation
@@ -146,9 +146,13 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
         centre, scale, unit = _standardised(X)
         start = self._initial(unit)
         sampler, rows = self._default_run(start, len(X))
+        free = self.batch_size is None and self.estimator is None
+        target, estimator = self.target(unit), ControlVariate(centre=start)
+        if free and X.shape[1] <= rows:  # all data are then less work than a minibatch
+            target, estimator, rows = self._target_of_sums(unit), Plain(), X.shape[1]
         self._sample(
-            self.target(unit), start, lambda: sampler, location, batch_size=rows, seed=location.seed(self.random_state),
-            estimator=ControlVariate(centre=start),
+            target, start, lambda: sampler, location, batch_size=rows, seed=location.seed(self.random_state),
+            estimator=estimator,
         )  # fmt: skip
         self._settle(start, centre, scale)
         return self
@@ -158,16 +162,27 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
 
         Its parameters are ``loadings``, ``scales``, ``noise`` and ``mean``.
         """
+        return self._target(_log_likelihood, X)
+
+    def _target_of_sums(self, X: np.ndarray) -> Target:
+        """The same posterior, its likelihood from d rows that have the sums of squares and products of all N."""
+        n, d = X.shape
+        values, vectors = np.linalg.eigh(_gram(X))
+        root = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
+        return self._target(_log_likelihood_of_sums, {
+            "root": root.astype(np.float32), "rows": np.full(d, n / d, np.float32)
+        })  # fmt: skip
+
+    def _target(self, log_likelihood: Any, data: Any) -> Target:
         prior = Given(_log_prior, float(self.prior_scale), float(self.mean_scale))
         return Target(
-            prior, _log_likelihood, X, batched=True, manifold={"loadings": Stiefel()}, constraints=Whitened.made()
+            prior, log_likelihood, data, batched=True, manifold={"loadings": Stiefel()}, constraints=Whitened.made()
         )  # fmt: skip
 
     def _initial(self, X: np.ndarray) -> Params:
         """The maximum of the likelihood, from the eigenvalues of the covariance of the rows."""
         k, d = self.n_components, X.shape[1]
-        covariance = sum(block.T @ block for block in _blocks(X)) / len(X)
-        values, vectors = np.linalg.eigh(covariance)
+        values, vectors = np.linalg.eigh(_gram(X) / len(X))
         values, vectors = values[::-1], vectors[:, ::-1][:, :k]
         noise = values[k:].sum() / (d - k)
         if not noise > FINEST**2 * len(X) * values[0]:
@@ -316,14 +331,32 @@ def _log_likelihood(params: Params, rows: Array) -> Array:
     return _log_densities(jnp, rows, *(params[name] for name in PARAMETERS))
 
 
+def _log_likelihood_of_sums(params: Params, data: Any) -> Array:
+    """Of as many rows as each of ``data`` stands for, where the mean of all rows is 0.
+
+    The sum over rows is -1/2 (tr(C^-1 R'R) + N m'C^-1 m + N log |2 pi C|), with R'R the sums of squares and products.
+    """
+    loadings, scales, noise, mean = (params[name] for name in PARAMETERS)
+    each = _squares(jnp, mean, loadings, scales, noise) + _log_det(jnp, loadings, scales, noise)
+    return -(_squares(jnp, data["root"], loadings, scales, noise) + data["rows"] * each) / 2
+
+
 def _log_densities(xp: Any, x: Any, loadings: Any, scales: Any, noise: Any, mean: Any) -> Any:
     """log N(x | m, C) of each row, in JAX or NumPy."""
-    away = x - mean
+    return -(_squares(xp, x - mean, loadings, scales, noise) + _log_det(xp, loadings, scales, noise)) / 2
+
+
+def _squares(xp: Any, away: Any, loadings: Any, scales: Any, noise: Any) -> Any:
+    """e'C^-1 e of each row e."""
     along = away @ loadings
     rest = away - along @ loadings.T
-    variances, (d, k) = scales**2 + noise**2, loadings.shape
-    square = xp.sum(rest**2, axis=-1) / noise**2 + xp.sum(along**2 / variances, axis=-1)
-    return -(square + xp.sum(xp.log(variances)) + 2 * (d - k) * xp.log(noise) + d * np.log(2 * np.pi)) / 2
+    return xp.sum(rest**2, axis=-1) / noise**2 + xp.sum(along**2 / (scales**2 + noise**2), axis=-1)
+
+
+def _log_det(xp: Any, loadings: Any, scales: Any, noise: Any) -> Any:
+    """log |2 pi C|."""
+    d, k = loadings.shape
+    return xp.sum(xp.log(scales**2 + noise**2)) + 2 * (d - k) * xp.log(noise) + d * np.log(2 * np.pi)
 
 
 @dataclass(frozen=True)
@@ -370,6 +403,11 @@ def _blocks(X: np.ndarray, centre: Any = 0.0) -> Iterator[np.ndarray]:
     """The rows in float64, some of them at a time."""
     for rows in gen_batches(len(X), max(1, BLOCK // X.shape[1])):
         yield X[rows] - np.asarray(centre, np.float64)
+
+
+def _gram(X: np.ndarray) -> np.ndarray:
+    """Sums of squares and products of the columns."""
+    return np.asarray(sum(block.T @ block for block in _blocks(X)))
 
 
 def _standardised(X: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:
