@@ -548,7 +548,7 @@ def test_rows_that_are_nearly_unit_vectors_are_made_so():
     (lambda x: np.ones((9, 1)), {}, r"1 feature\(s\)"),
     (lambda x: x, {"n_components": 0}, "n_components must be a whole number"),
     (lambda x: x, {"alpha": 0.0}, "alpha must be"),
-    (lambda x: x, {"concentration": "tied"}, "concentration must be one of auto, free, shared, hierarchical; got 'tied'"),
+    (lambda x: x, {"concentration": "tied"}, "one of auto, free, shared, hierarchical; got 'tied'"),
     (lambda x: x, {"concentration": 2.0}, "concentration must be one of"),
     (lambda x: x, {"kappa_median": -1.0}, "kappa_median must be"),
     (lambda x: x, {"kappa_spread": 0.0}, "kappa_spread must be"),
