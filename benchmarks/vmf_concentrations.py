@@ -45,7 +45,6 @@ MADE = (
     "anisodiffer",
 )  # fmt: skip
 SIZES = ((10, 50, 5000), (20, 100, 10_000), (4, 20, 1000))  # clusters, dimensions, rows
-TINY = ((3, 10, 300),)
 WAYS = ("free", "shared", "hierarchical", "auto")
 Data = tuple[str, np.ndarray, np.ndarray, int]
 
@@ -142,15 +141,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", nargs="+", default=[*MADE, "real"], choices=[*MADE, "real"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--tiny", action="store_true", help="small data, to see that it runs")
     options = parser.parse_args(argv)
-    print(
-        f"{'':22s} seed k-means    free  shared hierar.    auto   score: shared hierar. dispersion    auto background"
-    )
+    names = "seed k-means    free  shared hierar.    auto     shared hierar. dispersion    auto background"
+    print(f"{'':22s} {names}")
     for seed in options.seeds:
         for kind in options.data:
-            sizes = TINY if options.tiny else SIZES
-            for data in real(seed) if kind == "real" else (made(kind, *own, seed) for own in sizes):
+            for data in real(seed) if kind == "real" else (made(kind, *own, seed) for own in SIZES):
                 compare(*data, seed)
 
 
