@@ -44,8 +44,11 @@ TINY = {
         ["--reference", "reference.npz", "--budget", "0.1", "--only", "scirocco"],
         {"BURN_IN": 20, "PIECE": 20, "WARMUP": 20},
     ),
-    "directions_coverage": (["--sets", "1"], {"ROWS": 60, "SETTINGS": {"n_chains": 1, "n_draws": 4, "burn_in": 2,
-                                                                      "thin": 1, "measure_bias": False}, "TIMED": False}),
+    "directions_coverage": (
+        ["--sets", "1"],
+        {"ROWS": 60, "SETTINGS": {"n_chains": 1, "n_draws": 4, "burn_in": 2, "thin": 1, "measure_bias": False},
+         "TIMED": False},
+    ),
     "dp_mixture": (
         ["--data", "synthetic", "--rows", "1200", "--budgets", "0.5", "--libraries", "scirocco", "scikit-learn"],
         {"HELD_OUT": 50},
