@@ -513,6 +513,18 @@ def test_a_file_of_the_versions_with_free_concentrations_alone(fitted, tmp_path)
         _ = VonMisesFisherMixture.load(tmp_path / "again.npz").labels_
 
 
+@pytest.mark.slow
+def test_runs_of_the_versions_with_free_concentrations_alone_go_on(tmp_path):
+    rows, _ = uneven()
+    VonMisesFisherMixture(4, concentration="free", **QUICK | {"n_chains": 1, "alpha": 50.0}).fit(rows, path=tmp_path)
+    path = tmp_path / "run.json"
+    run = json.loads(path.read_text())
+    del run["model"]["settings"]["concentration"]
+    path.write_text(json.dumps(run))
+    longer = sc.resume(tmp_path, rows, num_samples=25, progress=False)
+    assert (longer.concentration_, longer.posterior_.sizes["draw"]) == ("free", 25)
+
+
 def test_a_budget_of_time_ends_the_run(ticking):
     rows, _ = overlapping()
     ticking(0.1)

@@ -53,6 +53,7 @@ BATCH = 1000  # rows of a minibatch at least
 FINEST = 3e-7  # smallest posterior sd of a loading that steps in single precision can follow
 STEP = 0.4  # step size in posterior sds
 SLOWEST = 50  # time that friction takes, in posterior sds
+THIN, MOST_THIN = 8, 64  # steps from draw to draw
 HEAT = 0.05  # share of the noise that may come from minibatches
 
 
@@ -66,7 +67,8 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
     mean_scale : q, sd of the prior of the mean around the column means, in sds of the data.
     sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose :
         the run; see
-        ``scirocco.models.base.GradientModel``. Samplers must be able to move on manifolds.
+        ``scirocco.models.base.GradientModel``. Samplers must be able to move on manifolds. ``thin=None`` is 8, and more
+        where gradients are of sums and columns turn slowly.
 
     Attributes
     ----------
@@ -99,12 +101,13 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
     """
 
     _facts: ClassVar = ("noise_variance_",)
+    _own_thin: ClassVar = True
     _arrays: ClassVar = ("components_", "explained_variance_", "explained_variance_ratio_", "mean_", "subspace_")
 
     def __init__(
         self, n_components: int = 2, *, prior_scale: float = 2.0, mean_scale: float = 10.0, sampler: Any = None,
         estimator: Any = None, batch_size: int | float | None = None, n_draws: int = 500, burn_in: int = 500,
-        thin: int = 8, n_chains: int = 4, max_seconds: float | None = None, random_state: Any = None,
+        thin: int | None = None, n_chains: int = 4, max_seconds: float | None = None, random_state: Any = None,
         measure_bias: bool = True,
         verbose: bool = False,
     ) -> None:  # fmt: skip
@@ -145,14 +148,15 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
                 )
         centre, scale, unit = _standardised(X)
         start = self._initial(unit)
-        sampler, rows = self._default_run(start, len(X))
-        free = self.batch_size is None and self.estimator is None
+        sampler, rows, turning = self._default_run(start, len(X))
+        thin, free = THIN, self.batch_size is None and self.estimator is None
         target, estimator = self.target(unit), ControlVariate(centre=start)
         if free and X.shape[1] <= rows:  # all data are then less work than a minibatch
             target, estimator, rows = self._target_of_sums(unit), Plain(), X.shape[1]
+            thin = int(np.clip(turning / STEP, THIN, MOST_THIN))
         self._sample(
             target, start, lambda: sampler, location, batch_size=rows, seed=location.seed(self.random_state),
-            estimator=estimator,
+            estimator=estimator, thin=thin,
         )  # fmt: skip
         self._settle(start, centre, scale)
         return self
@@ -199,8 +203,11 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
         }
         return {name: jnp.asarray(value, jnp.float32) for name, value in start.items()}
 
-    def _default_run(self, start: Params, n: int) -> tuple[SGGMC, int]:
-        """The sampler, with steps in posterior sds by the Fisher information at the start, and rows of a minibatch."""
+    def _default_run(self, start: Params, n: int) -> tuple[SGGMC, int, float]:
+        """The sampler, with steps in posterior sds by the Fisher information at the start, and rows of a minibatch.
+
+        Last, how many times farther than the best known column goes the least known.
+        """
         scales, noise = (np.asarray(start[name], np.float64) for name in ("scales", "noise"))
         total, (d, k) = scales**2 + noise**2, start["loadings"].shape
         columns = np.minimum(noise * np.sqrt(total / n) / scales**2, 1.0)  # towards what no column spans
@@ -220,7 +227,7 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
         # square of the distance to the start, which columns go that turn into each other.
         far = d + np.max(np.minimum(turns, 1.0) / columns[:-1], initial=0.0) ** 2
         rows = n * STEP / 2 * slow * fast * far / HEAT
-        return SGGMC(steps, friction=friction), int(min(n, max(BATCH, rows)))
+        return SGGMC(steps, friction=friction), int(min(n, max(BATCH, rows))), float(slow / fast)
 
     def _settle(self, start: Params, centre: np.ndarray, scale: float) -> None:
         """Draws in the units of the data, columns in one order and with one sign, and what is known from them."""

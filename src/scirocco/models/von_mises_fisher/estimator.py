@@ -172,6 +172,9 @@ class VonMisesFisherMixture(DensityMixin, GrowingModel):  # type: ignore[misc]
         (X,) = rows
         if len(X) < self.n_components:
             raise ValueError(f"n_components is {self.n_components}, but X has n_samples = {len(X)}")
+        begun = location.description and location.description.model
+        if begun and "concentration" not in begun.settings:
+            self.concentration = FREE  # it is a run of the versions that had no other
         seed = location.seed(self.random_state)
         before = self._earlier() if known else None
         found = self._start(X, seed, before)
