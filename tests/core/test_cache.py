@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -52,19 +50,3 @@ def test_programs_are_forgotten_before_maps_run_out(monkeypatch, tmp_path):
 def test_without_a_limit_nothing_is_forgotten(monkeypatch, tmp_path):
     monkeypatch.setattr(cache, "MOST", tmp_path / "none")
     assert not cache.spare_maps()
-
-
-def test_a_folder_that_is_too_large_loses_what_was_used_longest_ago(monkeypatch, tmp_path):
-    monkeypatch.setattr(cache, "LARGEST", 1000)
-    for day in range(8):
-        path = tmp_path / f"{day}-cache"
-        path.write_bytes(bytes(100))
-        os.utime(path, (1e9 + day * cache.DAY,) * 2)
-    cache.trim(tmp_path)
-    assert len(list(tmp_path.glob("*-cache"))) == 8  # not too large
-    monkeypatch.setattr(cache, "LARGEST", 700)
-    cache.trim(tmp_path)
-    assert len(list(tmp_path.glob("*-cache"))) == 8  # looked at today
-    os.utime(tmp_path / cache.STAMP, (1e9, 1e9))
-    cache.trim(tmp_path)
-    assert sorted(path.name for path in tmp_path.glob("*-cache")) == ["5-cache", "6-cache", "7-cache"]

@@ -1,9 +1,7 @@
 """Compiled programs are kept in the user's cache folder, so that the next process need not compile them again.
 
 XLA's own cache does the work. A folder that the user has set for JAX (``JAX_COMPILATION_CACHE_DIR``) is left alone.
-``SCIROCCO_CACHE`` names another folder, or is "off". What was used longest ago goes once a day, if the folder is too
-large: JAX would look at every file of it whenever it adds one, which with some thousand files takes longer than to
-compile a small program.
+``SCIROCCO_CACHE`` names another folder, or is "off".
 
 In memory JAX keeps a few thousand programs. On Linux that is too many: every program is a dozen maps of memory, and the
 process that asks for one map more than ``vm.max_map_count`` is killed, so a loop over data sets whose targets are new
@@ -12,19 +10,15 @@ functions each time would end after about a hundred rounds. ``spare_maps`` forge
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
-import time
-import warnings
 from pathlib import Path
 
 import jax
 from platformdirs import user_cache_dir
 
 SHORTEST = 0.0  # seconds of compilation that are worth a file: a first run has dozens of small programs
-LARGEST = 2**30  # bytes
-DAY, STAMP = 86_400.0, "trimmed"
+LARGEST = 2**30  # bytes; what was used longest ago goes first
 MAPS, MOST = Path("/proc/self/maps"), Path("/proc/sys/vm/max_map_count")
 SHARE = 0.5  # of all maps that the process may have: the rest is for one run and for others in the process
 
@@ -37,32 +31,11 @@ def keep_programs() -> None:
     folder = Path(wanted or user_cache_dir("scirocco", appauthor=False)) / "xla"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        trim(folder)
     except OSError:  # nowhere to write to
         return
-    # Of a file that another process is writing now, or did not end: the program is compiled instead.
-    warnings.filterwarnings("ignore", message="Error reading persistent compilation cache entry")
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", SHORTEST)
-
-
-def trim(folder: Path) -> None:
-    """Once a day, remove what was used longest ago from a folder that is too large, until half of that is left."""
-    stamp = folder / STAMP
-    if stamp.exists() and time.time() - stamp.stat().st_mtime < DAY:
-        return
-    stamp.touch()
-    with os.scandir(folder) as entries:
-        files = sorted((max(own.stat().st_atime, own.stat().st_mtime), own.stat().st_size, own.path) for own in entries)
-    total = sum(size for _, size, _ in files)
-    if total <= LARGEST:
-        return
-    for _, size, path in files:
-        if total <= LARGEST / 2:
-            break
-        with contextlib.suppress(FileNotFoundError):  # another process was here
-            os.unlink(path)
-        total -= size
+    jax.config.update("jax_compilation_cache_max_size", LARGEST)
 
 
 def spare_maps() -> bool:
