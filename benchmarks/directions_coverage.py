@@ -4,7 +4,8 @@
 
 `VonMisesFisherMixture`, three components in five dimensions, 400 rows: weights, concentrations and means of the law
 that made the rows, and the probability of each component for each of 200 other rows, given that law. Once with
-concentrations that differ and once with equal ones and ``concentration="shared"``. `BayesianPCA`, two components in six
+concentrations that differ and once with equal ones and ``concentration="shared"``. Of a mean the coordinates across it:
+along it every draw of a direction is shorter. `BayesianPCA`, two components in six
 dimensions, 400 rows: loadings, scales, noise and mean. The standard error is over data sets, whose intervals share
 their rows. Then the seconds of a fit to the digits (1,797 x 64, 10 components) beside scikit-learn's PCA.
 """
@@ -54,7 +55,7 @@ def mixture(kind: str, seed: int) -> Answers:
     found = np.swapaxes(chances, 0, 1)[..., order]
     return {
         "weights": within(draws["weights"], WEIGHTS), "concentrations": within(draws["concentrations"], kappas),
-        "means": within(draws["means"], MEANS), "memberships": within(found, truth),
+        "means": within(draws["means"], MEANS)[MEANS == 0], "memberships": within(found, truth),
     }  # fmt: skip
 
 
