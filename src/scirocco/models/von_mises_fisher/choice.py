@@ -19,7 +19,7 @@ from scirocco.core.seeds import Purpose, generator
 from scirocco.models.fit_location import FitLocation
 from scirocco.models.von_mises_fisher import laws
 from scirocco.models.von_mises_fisher.estimator import VonMisesFisherMixture
-from scirocco.models.von_mises_fisher.search import SWEPT
+from scirocco.models.von_mises_fisher.search import SWEPT, Found
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,7 +75,8 @@ def choose_components(
     numbers = _candidates(candidates, len(rows) - held)
     order = generator(seed, Purpose.HELD_OUT).permutation(len(rows))
     train, test = rows[order[held:]], rows[order[:held]]
-    scores, found = {}, {}
+    scores: dict[int, np.ndarray] = {}
+    found: dict[int, Found] = {}
     for k in numbers:
         found[k] = VonMisesFisherMixture(k, **settings)._start(train, seed, None)
         pieces = [logsumexp(logs, axis=1) for logs, _ in found[k].mixture.each_log_densities(test, SWEPT)]
