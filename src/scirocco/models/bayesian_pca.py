@@ -150,7 +150,8 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
         start = self._initial(unit)
         sampler, rows, turning = self._default_run(start, len(X))
         thin, free = THIN, self.batch_size is None and self.estimator is None
-        target, estimator = self.target(unit), ControlVariate(centre=start)
+        target = self.target(unit)
+        estimator: ControlVariate | Plain = ControlVariate(centre=start)
         if free and X.shape[1] <= rows:  # all data are then less work than a minibatch
             target, estimator, rows = self._target_of_sums(unit), Plain(), X.shape[1]
             thin = int(np.clip(turning / STEP, THIN, MOST_THIN))
