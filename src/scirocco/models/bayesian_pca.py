@@ -53,7 +53,7 @@ BATCH = 1000  # rows of a minibatch at least
 FINEST = 3e-7  # smallest posterior sd of a loading that steps in single precision can follow
 STEP = 0.4  # step size in posterior sds
 SLOWEST = 50  # time that friction takes, in posterior sds
-THIN, MOST_THIN = 8, 64  # steps from draw to draw
+THIN, MOST_THIN = 8, 32  # steps from draw to draw
 HEAT = 0.05  # share of the noise that may come from minibatches
 
 
