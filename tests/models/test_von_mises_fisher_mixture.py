@@ -514,6 +514,7 @@ def test_a_file_of_the_versions_with_free_concentrations_alone(fitted, tmp_path)
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:one component")  # with "auto" the concentration would be shared
 def test_runs_of_the_versions_with_free_concentrations_alone_go_on(tmp_path):
     rows, _ = uneven()
     VonMisesFisherMixture(4, concentration="free", **QUICK | {"n_chains": 1, "alpha": 50.0}).fit(rows, path=tmp_path)
