@@ -22,6 +22,7 @@ from scirocco import directional
 from scirocco.conformance import check_model
 from scirocco.models import VonMisesFisherMixture
 from scirocco.models.von_mises_fisher import chains, laws, search
+from scirocco.run import checkpoint
 
 # Most of the time is compilation: fits to 200 rows in space with two components share their programs.
 QUICK = {"n_draws": 20, "burn_in": 50, "thin": 1, "measure_bias": False, "random_state": 0}
@@ -518,10 +519,9 @@ def test_a_file_of_the_versions_with_free_concentrations_alone(fitted, tmp_path)
 def test_runs_of_the_versions_with_free_concentrations_alone_go_on(tmp_path):
     rows, _ = uneven()
     VonMisesFisherMixture(4, concentration="free", **QUICK | {"n_chains": 1, "alpha": 50.0}).fit(rows, path=tmp_path)
-    path = tmp_path / "run.json"
-    run = json.loads(path.read_text())
+    run = checkpoint.read_json(tmp_path / "run.json")
     del run["model"]["settings"]["concentration"]
-    path.write_text(json.dumps(run))
+    checkpoint.write_json(tmp_path / "run.json", run)
     longer = sc.resume(tmp_path, rows, num_samples=25, progress=False)
     assert (longer.concentration_, longer.posterior_.sizes["draw"]) == ("free", 25)
 
