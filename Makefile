@@ -62,6 +62,9 @@ bench: $(VENV)/.bench results/covertype_reference.npz
 	$(BIN)/python benchmarks/simplex_engine.py
 	$(BIN)/python benchmarks/geodesic.py --peers
 	$(BIN)/python benchmarks/vmf_mixture.py
+	$(BIN)/python benchmarks/vmf_concentrations.py
+	$(BIN)/python benchmarks/vmf_embeddings.py
+	$(BIN)/python benchmarks/directions_coverage.py
 	$(BIN)/python benchmarks/combine.py
 	$(BIN)/python benchmarks/lda.py
 	$(BIN)/python benchmarks/lda_speed.py

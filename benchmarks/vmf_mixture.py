@@ -27,7 +27,8 @@ from sklearn.metrics import adjusted_rand_score
 from threadpoolctl import threadpool_limits
 
 from scirocco import directional
-from scirocco.models import von_mises_fisher_mixture as ours
+from scirocco.models import VonMisesFisherMixture
+from scirocco.models.von_mises_fisher import laws, search
 
 CLUSTERS, SUBCLUSTERS, HELD_OUT, SHARED = 20, 5, 5000, 0.7
 LEAST, GAIN, MOST_SWEEPS = 1e-3, 1e-5, 100
@@ -81,13 +82,13 @@ def unit(x: np.ndarray) -> np.ndarray:
 
 def log_densities(x: np.ndarray, weights: np.ndarray, means: np.ndarray, kappas: np.ndarray) -> np.ndarray:
     """log w_k + log vMF, (row, component)."""
-    offsets = np.log(weights) - ours._excess(x.shape[1], kappas)
+    offsets = np.log(weights) - laws.excess(x.shape[1], kappas)
     return x @ (kappas[:, None] * means).astype(np.float32).T + offsets.astype(np.float32)
 
 
 def by_parameters(name: str, seconds: float, data: Data, *parameters: np.ndarray) -> Fit:
     """The fit that is one set of parameters."""
-    score = float(logsumexp(log_densities(data.test, *parameters), axis=1).mean()) - ours._log_area(data.test.shape[1])
+    score = float(logsumexp(log_densities(data.test, *parameters), axis=1).mean()) - laws.log_area(data.test.shape[1])
     return Fit(name, seconds, score, log_densities(data.train, *parameters).argmax(axis=1))
 
 
@@ -105,9 +106,9 @@ def scirocco(data: Data, seed: int, restarts: int) -> Iterator[Fit]:
     """The start, and the posterior."""
     del restarts
     began = time.perf_counter()
-    model = ours.VonMisesFisherMixture(CLUSTERS, random_state=seed)
+    model = VonMisesFisherMixture(CLUSTERS, random_state=seed)
     rows = model._rows(data.train, reset=True)
-    start = ours._mode(rows, CLUSTERS, model._prior(rows.shape[1]), np.random.default_rng(seed))
+    start = search.mode(rows, CLUSTERS, model._prior(rows.shape[1]), np.random.default_rng(seed))
     yield by_parameters("scirocco start", time.perf_counter() - began, data, start.weights, start.means, start.kappas)
     began = time.perf_counter()
     model.fit(data.train)

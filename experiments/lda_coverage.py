@@ -23,8 +23,8 @@ import numpy as np
 from common import COLOURS, Claim
 
 import scirocco as sc
-from scirocco.models.lda.agreement import STRANGERS, align
 from scirocco.models.credible import quantiles
+from scirocco.models.lda.agreement import STRANGERS, align
 
 MODES = {
     "tiny": {"corpora": 2, "documents": 60, "topics": 3, "words": 30, "length": 40, "passes": 20},

@@ -60,6 +60,7 @@ _WHERE = {
     "SCIRCV": "simplex",
     "SGRLD": "simplex",
     "LDA": "models",
+    "choose_components": "models",
     "choose_topics": "models",
     "DirichletProcessMixture": "models",
     "BayesianPCA": "models",
@@ -143,6 +144,7 @@ __all__ = [
     "bias",
     "check_calibration",
     "check_invariance",
+    "choose_components",
     "choose_topics",
     "combine",
     "constraints",
@@ -216,6 +218,7 @@ if TYPE_CHECKING:
         NeuralNetworkRegressor,
         SphericalAdmixture,
         VonMisesFisherMixture,
+        choose_components,
         choose_topics,
     )
     from scirocco.optimise import find_mode

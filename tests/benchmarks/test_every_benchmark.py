@@ -44,6 +44,11 @@ TINY = {
         ["--reference", "reference.npz", "--budget", "0.1", "--only", "scirocco"],
         {"BURN_IN": 20, "PIECE": 20, "WARMUP": 20},
     ),
+    "directions_coverage": (
+        ["--sets", "1"],
+        {"ROWS": 60, "SETTINGS": {"n_chains": 1, "n_draws": 4, "burn_in": 2, "thin": 1, "measure_bias": False},
+         "TIMED": False},
+    ),
     "dp_mixture": (
         ["--data", "synthetic", "--rows", "1200", "--budgets", "0.5", "--libraries", "scirocco", "scikit-learn"],
         {"HELD_OUT": 50},
@@ -96,6 +101,8 @@ TINY = {
     ),
     "verdicts": (["--seeds", "1", "--kinds", "stuck"], {}),
     "zigzag": (["--rows", "200", "--nuts", "200"], {"BATCHES": (1,), "DRAWS": 40, "NUTS_DRAWS": 20, "ADAPTATION": 20}),
+    "vmf_concentrations": (["--data", "tied", "heavy"], {"SIZES": ((3, 10, 300),)}),
+    "vmf_embeddings": (["--cache", "embeddings.npz"], {"SMALLEST": 5}),
     "vmf_mixture": (["--rows", "400", "--features", "5", "--restarts", "1"], {"CLUSTERS": 3, "HELD_OUT": 50}),
 }  # fmt: skip
 PICTURES = {"bias_cost": "results/bias_cost.png", "lda_scaling": "scaling.png"}
@@ -130,6 +137,7 @@ def data(tmp_path, monkeypatch):
         soil=rng.integers(40, size=1000), cover_type=rng.integers(1, 3, size=1000),
     )  # fmt: skip
     np.savez(tmp_path / "mnist.npz", x_train=rng.integers(256, size=(200, 784)), y_train=rng.integers(10, size=200))
+    np.savez(tmp_path / "embeddings.npz", X=rng.normal(size=(90, 5)), y=np.arange(90) % 3)
     np.savez(tmp_path / "reference.npz", mean=np.zeros(54), sd=np.ones(54))
     monkeypatch.setenv("SCIROCCO_DATA", str(tmp_path))
     monkeypatch.chdir(tmp_path)

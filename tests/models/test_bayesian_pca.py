@@ -67,6 +67,33 @@ def test_the_likelihood_is_that_of_a_normal_law():
     assert float(log_det) == pytest.approx(np.linalg.slogdet(slopes)[1] + logs.sum(), rel=1e-5)
 
 
+def test_the_likelihood_from_sums_is_that_of_all_rows():
+    x, loadings = rows(70, 6, [3.0, 1.0])
+    unit = bayesian_pca._standardised(x)[2]
+    model = BayesianPCA(2)
+    by_rows, by_sums = model.target(unit), model._target_of_sums(unit)
+    assert (by_rows.size, by_sums.size) == (70, 6)
+    params = {
+        "loadings": jnp.asarray(loadings, jnp.float32), "scales": jnp.array([2.0, 0.5]), "noise": jnp.array(0.7),
+        "mean": jnp.linspace(-1, 1, 6, dtype=jnp.float32),
+    }  # fmt: skip
+    assert by_sums.log_posterior(params) == pytest.approx(by_rows.log_posterior(params), rel=1e-5)
+    free, other = by_rows.free(), by_sums.free()
+    expected, found = (t.full_gradient(t.freed(params)) for t in (free, other))
+    for name, slope in expected.items():
+        np.testing.assert_allclose(found[name], slope, rtol=1e-4, atol=2e-3, err_msg=name)
+
+
+@pytest.mark.slow
+def test_sums_are_used_where_they_are_less_work():
+    x, _ = rows(80, 4, [2.0])
+    assert BayesianPCA(1, **QUICK).fit(x).trace_.description.settings.batch_size == 4
+    for own, size in (({"batch_size": 40}, 40), ({"estimator": sc.Plain(), "batch_size": 1.0}, 80)):
+        assert BayesianPCA(1, **own, **QUICK).fit(x).trace_.description.settings.batch_size == size
+    wide, _ = rows(30, 40, [9.0])  # there are fewer rows than columns
+    assert BayesianPCA(1, **QUICK).fit(wide).trace_.description.settings.batch_size == 30
+
+
 def test_the_start_is_the_maximum_of_the_likelihood():
     x, _ = rows(400, 6, [3.0, 1.5])
     centre, scale, unit = bayesian_pca._standardised(x)
@@ -129,9 +156,12 @@ def test_the_posterior_is_that_of_exact_geodesic_monte_carlo():
         np.testing.assert_allclose(sd / truth_sd, 1, atol=0.1, err_msg=name)
 
 
-def test_minibatches_leave_the_sds_as_the_fisher_information_has_them(large):
+@pytest.mark.parametrize("batch_size", [None, pytest.param(2000, marks=pytest.mark.slow)])
+def test_sds_are_as_the_fisher_information_has_them(large, batch_size):
     model, x, _ = large
-    assert model.trace_.description.settings.batch_size < len(x) / 4
+    assert model.trace_.description.settings.batch_size == 8  # the sums
+    if batch_size is not None:
+        model = clone(model).set_params(batch_size=batch_size).fit(x)
     s, e, n = np.sqrt(model.explained_variance_ - model.noise_variance_), np.sqrt(model.noise_variance_), len(x)
     outside = np.linalg.svd(model.subspace_)[2][3:]  # directions that no column spans
     across = np.einsum("nfk,of->nok", model._draws("loadings"), outside).std(axis=0)
@@ -207,7 +237,7 @@ def test_of_equal_scales_the_subspace_is_known_and_directions_are_not():
     root = np.linalg.cholesky(np.cov(plane.T))
     x = x + (plane @ np.linalg.inv(root).T * np.sqrt(10) - plane) @ loadings[:, :2].T
     model = BayesianPCA(2, measure_bias=False, n_draws=500, random_state=0).fit(x)
-    assert model.trace_.description.settings.batch_size == 600  # minibatches would heat columns that turn freely
+    assert model.trace_.description.settings.batch_size == 6  # the sums: minibatches would heat columns that turn
     angles = model.posterior_.mean(("chain", "draw"))
     assert np.all(angles["subspace_angles"] < 0.06)
     assert np.all(angles["column_angles"] > 0.25)  # uniform up to 45 degrees would have 0.39

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from scipy.special import softmax
+from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import adjusted_rand_score
@@ -18,8 +20,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import scirocco as sc
 from scirocco import directional
 from scirocco.conformance import check_model
-from scirocco.models import von_mises_fisher_mixture as module
-from scirocco.models.von_mises_fisher_mixture import VonMisesFisherMixture
+from scirocco.models import VonMisesFisherMixture
+from scirocco.models.von_mises_fisher import chains, laws, search
+from scirocco.run import checkpoint
 
 # Most of the time is compilation: fits to 200 rows in space with two components share their programs.
 QUICK = {"n_draws": 20, "burn_in": 50, "thin": 1, "measure_bias": False, "random_state": 0}
@@ -89,8 +92,8 @@ def test_settings_are_only_stored():
 
 def test_the_posterior_is_that_of_an_exact_sampler(fitted):
     model, rows, _ = fitted
-    start = module._mode(rows, 2, model._prior(3), np.random.default_rng(0))
-    steps = module._scaled_sampler(start, model._prior(3), len(rows)).step_size
+    start = search.mode(rows, 2, model._prior(3), np.random.default_rng(0))
+    steps = chains.scaled_sampler(start, model._prior(3), len(rows)).step_size
     trace = sc.sample(
         model.target(model._rows(rows, reset=False)), sc.GMC(steps, leapfrog_steps=6), start.params, num_samples=3000,
         burn_in=300, chains=4, seed=1, report=False,
@@ -173,6 +176,96 @@ def test_a_concentration_too_small_to_be_seen_is_known_to_be_small():
     assert np.quantile(model.posterior_["concentrations"], 0.99) < 1.5 * 384 / np.sqrt(400)
 
 
+# Concentrations: free, shared or pooled.
+
+
+@pytest.mark.parametrize("concentration", [pytest.param("shared", marks=pytest.mark.slow), "hierarchical"])
+def test_other_priors_of_concentrations_have_the_posterior_of_an_exact_sampler(fitted, concentration):
+    rows = fitted[1]
+    model = VonMisesFisherMixture(2, concentration=concentration, measure_bias=False, n_draws=1000, random_state=3).fit(
+        rows
+    )
+    found = model._start(rows.astype(np.float32), 3, None)
+    steps = chains.scaled_sampler(found.mixture, model._prior(3, concentration), len(rows)).step_size
+    trace = sc.sample(
+        model.target(model._rows(rows, reset=False)), sc.GMC(steps, leapfrog_steps=6), found.mixture.params,
+        num_samples=2000, burn_in=300, chains=4, seed=1, report=False,
+    )  # fmt: skip
+    assert trace.posterior["concentrations"].shape[2] == (1 if concentration == "shared" else 2)
+    exact = settled(model, rows, trace)
+    for name in ("weights", "means", "concentrations"):
+        (mean, sd), (true_mean, true_sd) = moments(model.posterior_, name), moments(exact.posterior_, name)
+        np.testing.assert_allclose((mean - true_mean) / true_sd, 0, atol=0.1, err_msg=name)
+        np.testing.assert_allclose(sd / true_sd, 1, atol=0.1, err_msg=name)
+
+
+def test_the_pooled_prior_is_the_integral_over_its_mean_and_spread():
+    prior = laws.Prior(3, 1.0, 1.5, 2.0, (0.0,) * 3, "hierarchical")
+    for many in (1, 2, 5):
+        logs = np.random.default_rng(many).normal(2.0, 0.7, many)
+        means = np.linspace(-15, 18, 4001)
+        joint = norm.pdf(means, 1.5, 2.0)[:, None] * np.exp(laws.LOG_CHANCES)
+        joint = joint * np.prod(norm.pdf(logs[:, None, None], means[:, None], laws.SPREADS), axis=0)
+        away = prior.of_concentrations(logs)[0] - np.log(joint.sum() * (means[1] - means[0]))
+        assert away == pytest.approx(many / 2 * np.log(2 * np.pi) + np.log(many) / 2, abs=1e-6)  # constants
+        value, slope, _ = prior.of_concentrations(logs)
+        for k in range(many):
+            moved = prior.of_concentrations(logs + 1e-5 * np.eye(many)[k])[0]
+            assert (moved - value) / 1e-5 == pytest.approx(slope[k], abs=1e-4)
+
+
+def test_pooled_concentrations_are_drawn_towards_each_other():
+    rows, _ = drawn(np.eye(5)[:4], [8.0] * 4, (12,) * 4)
+    found = {
+        way: VonMisesFisherMixture(4, concentration=way)._start(rows.astype(np.float32), 0, None).mixture.log_kappas
+        for way in ("free", "shared", "hierarchical")
+    }
+    assert np.std(found["hierarchical"]) < 0.6 * np.std(found["free"])
+    assert found["shared"].shape == (1,)
+    assert found["hierarchical"].mean() == pytest.approx(found["shared"][0], abs=0.2)
+
+
+def uneven(seed=0):
+    """Four clusters whose rows are near to their means or far from them, whatever the cluster."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 4, 1200)
+    return directional.sample(rng, directions(4, 20)[labels], 40 * rng.gamma(1.0, 1.0, 1200)), labels
+
+
+def agreement(model, rows, labels):
+    found = model._start(rows.astype(np.float32), 0, None)
+    logs = next(found.mixture.each_log_densities(rows, len(rows)))[0]
+    return found, adjusted_rand_score(labels, logs.argmax(axis=1))
+
+
+@pytest.mark.parametrize("kappas", [(30.0,) * 4, (5.0, 30.0, 60.0, 200.0), (1e-3, 60.0, 60.0, 60.0)])
+def test_auto_leaves_concentrations_free_where_the_law_is_right(kappas):
+    rows, labels = drawn(directions(4, 20), kappas, (500, 300, 200, 200))
+    found, auto = agreement(VonMisesFisherMixture(4), rows, labels)
+    assert found.concentration == "free"
+    assert found.background is None
+    assert found.dispersion == pytest.approx(1, abs=4 * np.sqrt(2 / 1200))
+    assert auto >= agreement(VonMisesFisherMixture(4, concentration="shared"), rows, labels)[1] - 0.01
+
+
+def test_auto_shares_the_concentration_where_a_wide_component_would_take_rows_of_all():
+    rows, labels = uneven()
+    free, index = agreement(VonMisesFisherMixture(4, concentration="free"), rows, labels)
+    found, auto = agreement(VonMisesFisherMixture(4), rows, labels)
+    assert free.background == np.argmin(free.mixture.kappas)
+    assert (found.concentration, found.background) == ("shared", None)
+    assert found.dispersion == free.dispersion > 1.5
+    assert auto > index + 0.2
+
+
+def test_a_background_is_warned_of_and_summary_says_so():
+    rows, _ = uneven()
+    with pytest.warns(UserWarning, match=r"one component, of weight 0\.\d\d, takes rows of others because it is wide"):
+        model = VonMisesFisherMixture(4, concentration="free", **QUICK).fit(rows)
+    assert model.background_ == np.argmin(model.concentrations_)
+    assert f"component {model.background_} is wide and takes rows of others" in str(model.summary())
+
+
 # The start, and names of components.
 
 
@@ -181,22 +274,22 @@ def test_the_start_finds_all_clusters_in_high_dimensions():
     rows, labels = drawn(directions(10, 200), np.linspace(70, 180, 10), sizes)
     model = VonMisesFisherMixture(10)
     for seed in range(3):
-        found = module._mode(model._rows(rows, reset=True), 10, model._prior(200), np.random.default_rng(seed))
+        found = search.mode(model._rows(rows, reset=True), 10, model._prior(200), np.random.default_rng(seed))
         logs = rows @ (found.kappas[:, None] * found.means).T + np.log(found.weights)
-        nearest = (logs - module._excess(200, found.kappas)).argmax(axis=1)
+        nearest = (logs - laws.excess(200, found.kappas)).argmax(axis=1)
         assert adjusted_rand_score(labels, nearest) > 0.99
         np.testing.assert_allclose(np.sort(found.weights), sizes / sizes.sum(), atol=0.005)
 
 
 def test_the_start_is_a_mode_of_the_target(fitted):
     model, rows, _ = fitted
-    start = module._mode(rows, 2, model._prior(3), np.random.default_rng(0))
+    start = search.mode(rows, 2, model._prior(3), np.random.default_rng(0))
     free = model.target(model._rows(rows, reset=False)).free()
     slope = free.full_gradient(free.freed(start.params))
     tangent = slope["means"] - np.sum(slope["means"] * start.means, axis=1, keepdims=True) * start.means
-    steps = module._scaled_sampler(start, model._prior(3), len(rows)).step_size
+    steps = chains.scaled_sampler(start, model._prior(3), len(rows)).step_size
     for name, along in (slope | {"means": tangent}).items():  # in sds
-        assert np.abs(along * steps[name] / module.STEP).max() < 0.2
+        assert np.abs(along * steps[name] / chains.STEP).max() < 0.2
 
 
 def test_draws_are_put_in_one_order(fitted):
@@ -217,7 +310,7 @@ def test_draws_are_put_in_one_order(fitted):
 @pytest.mark.slow
 def test_chains_from_different_arrangements_have_one_posterior(fitted):
     model, rows, _ = fitted
-    start = module._mode(rows, 2, model._prior(3), np.random.default_rng(0))
+    start = search.mode(rows, 2, model._prior(3), np.random.default_rng(0))
 
     def permuted(key):
         order = jax.random.permutation(key, 2)
@@ -301,7 +394,7 @@ def test_labels_are_drawn_by_membership(fitted):
     model, rows, labels = fitted
     found = model.sample_labels(rows, max_draws=2000)
     assert found.shape == (2000, len(rows))
-    chances = softmax(next(model._log_densities(rows, 2000)), axis=2)[..., 1].mean(axis=1)
+    chances = softmax(next(model._log_densities(model._given(rows), 2000)), axis=2)[..., 1].mean(axis=1)
     assert np.abs(found.mean(axis=0) - chances).max() < 4 * 0.5 / np.sqrt(2000)
     np.testing.assert_array_equal(found, model.sample_labels(rows, max_draws=2000))
     point = model.point_partition(rows)
@@ -328,6 +421,55 @@ def test_a_point_partition_of_many_rows(fitted):
     assert adjusted_rand_score(labels, model.point_partition(rows).labels) > 0.8
 
 
+def test_labels_memberships_and_draws_are_of_the_same_clusters(fitted):
+    model, rows, _ = fitted
+    np.testing.assert_array_equal(model.membership_, model.predict_proba(rows))
+    np.testing.assert_array_equal(model.labels_, model.predict(rows))
+    np.testing.assert_array_equal(model.entropy(), model.entropy(rows))
+    np.testing.assert_array_equal(model.sample_labels(), model.sample_labels(rows))
+    # Paired by rows, not by parameters: 100 draws of a label have a standard error of 0.05 at most.
+    view = model.view()
+    assert view.number == 2
+    np.testing.assert_allclose(view.frequencies[:, :2], model.membership_, atol=0.2)
+    sure = model.membership_.max(axis=1) > 0.7
+    np.testing.assert_array_equal(view.labels[sure], model.labels_[sure])
+    np.testing.assert_allclose(model.cluster_sizes()["mean"], view.sizes[:, :2].mean(axis=0))
+    assert model.credible_ball().radius == model.credible_ball(rows, model.labels_).radius
+    said = str(model.summary())
+    assert "2 of 2 components are the most probable of some row" in said
+    assert "concentrations: free (auto)" in said
+    assert list(model.summary().table.index) == [f"{n}[{k}]" for n in ("weights", "concentrations") for k in range(2)]
+
+
+# The number of components.
+
+
+def test_the_number_of_components_is_found_on_held_out_rows():
+    rows, _ = drawn(np.eye(6)[:4], [30.0] * 4, (80, 60, 60, 40))
+    choice = sc.choose_components(rows, [6, 1, 4, 2, 4], random_state=0)
+    assert list(choice.table.index) == [1, 2, 4, 6]
+    assert choice.recommended == 4
+    assert choice.table["difference"].min() == 0
+    assert set(choice.table["concentration"]) <= {"free", "shared"}
+    assert choice.reason in str(choice)
+    assert "try more" in sc.choose_components(rows, [1, 2], random_state=0).reason
+
+
+@pytest.mark.parametrize(("candidates", "settings", "words"), [
+    ([], {}, "candidates is empty"),
+    ([0, 2], {}, "candidates must be a whole number"),
+    ([2, 500], {}, "candidates must not exceed the number of rows fitted, 160; got 500"),
+    ([2], {"n_components": 3}, "n_components is chosen here"),
+    ([2], {"alpha": 0.0}, "alpha must be"),
+    ([2], {"concentration": "same"}, "concentration must be one of auto, free, shared, hierarchical"),
+])  # fmt: skip
+def test_bad_candidates(candidates, settings, words):
+    with pytest.raises(ValueError, match=words):
+        sc.choose_components(overlapping()[0], candidates, **settings)
+    with pytest.raises(ValueError, match="16 rows beside those held out are too few"):
+        sc.choose_components(overlapping()[0][:20], [1])
+
+
 # Runs and files.
 
 
@@ -345,8 +487,43 @@ def test_a_model_survives_a_file(fitted, tmp_path):
     np.testing.assert_array_equal(again.sample_labels(rows), model.sample_labels(rows))
     np.testing.assert_array_equal(again.concentrations_, model.concentrations_)
     assert again.get_params() == model.get_params()
+    np.testing.assert_array_equal(again.labels_, model.labels_)
+    assert (again.concentration_, again.dispersion_) == ("free", model.dispersion_)
+    assert "concentrations: free" in str(again.summary())
+    for ask in (lambda: again.membership_, again.entropy, again.view, again.sample_labels):
+        with pytest.raises(NotFittedError, match="a model that was loaded has no rows"):
+            ask()
     with pytest.raises(ValueError, match="X has 4 features"):
         again.predict(np.eye(4))
+
+
+def test_a_file_of_the_versions_with_free_concentrations_alone(fitted, tmp_path):
+    model, rows, _ = fitted
+    model.save(tmp_path / "new.npz")
+    arrays = dict(np.load(tmp_path / "new.npz"))
+    meta = json.loads(arrays.pop("meta").tobytes())
+    for name in ("concentration_", "dispersion_", "background_"):
+        del meta[name]
+    del meta["settings"]["concentration"], meta["arrays"]["labels_"], arrays["labels_"]
+    np.savez(tmp_path / "old.npz", meta=np.frombuffer(json.dumps(meta).encode(), np.uint8), **arrays)
+    old = VonMisesFisherMixture.load(tmp_path / "old.npz")
+    assert (old.concentration_, old.dispersion_, old.background_) == ("free", None, None)
+    np.testing.assert_array_equal(old.predict_proba(rows), model.predict_proba(rows))
+    old.save(tmp_path / "again.npz")
+    with pytest.raises(NotFittedError, match="a model that was loaded has no rows"):
+        _ = VonMisesFisherMixture.load(tmp_path / "again.npz").labels_
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:one component")  # with "auto" the concentration would be shared
+def test_runs_of_the_versions_with_free_concentrations_alone_go_on(tmp_path):
+    rows, _ = uneven()
+    VonMisesFisherMixture(4, concentration="free", **QUICK | {"n_chains": 1, "alpha": 50.0}).fit(rows, path=tmp_path)
+    run = checkpoint.read_json(tmp_path / "run.json")
+    del run["model"]["settings"]["concentration"]
+    checkpoint.write_json(tmp_path / "run.json", run)
+    longer = sc.resume(tmp_path, rows, num_samples=25, progress=False)
+    assert (longer.concentration_, longer.posterior_.sizes["draw"]) == ("free", 25)
 
 
 def test_a_budget_of_time_ends_the_run(ticking):
@@ -384,6 +561,8 @@ def test_rows_that_are_nearly_unit_vectors_are_made_so():
     (lambda x: np.ones((9, 1)), {}, r"1 feature\(s\)"),
     (lambda x: x, {"n_components": 0}, "n_components must be a whole number"),
     (lambda x: x, {"alpha": 0.0}, "alpha must be"),
+    (lambda x: x, {"concentration": "tied"}, "one of auto, free, shared, hierarchical; got 'tied'"),
+    (lambda x: x, {"concentration": 2.0}, "concentration must be one of"),
     (lambda x: x, {"kappa_median": -1.0}, "kappa_median must be"),
     (lambda x: x, {"kappa_spread": 0.0}, "kappa_spread must be"),
     (lambda x: x, {"prior_concentration": 2.0}, "needs a prior_mean"),
@@ -418,7 +597,7 @@ def test_a_concentration_at_its_bound_has_a_slope(fitted):
     """A million equal rows would bring it there."""
     model, rows, _ = fitted
     free = model.target(model._rows(rows, reset=False)).free()
-    start = module.Mixture(model.weights_, model.means_, np.array([2.0, 60.0]))
+    start = laws.Mixture(model.weights_, model.means_, np.array([2.0, 60.0]))
     position = free.freed(start.params)
     for place in (position["concentrations"], position["concentrations"] + 30):
         slope = free.full_gradient(position | {"concentrations": place})

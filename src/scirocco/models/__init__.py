@@ -20,7 +20,8 @@ _WHERE = {
     "NeuralNetworkRegressor": "neural_network",
     "SphericalAdmixture": "sam",
     "TfIdf": "sam",
-    "VonMisesFisherMixture": "von_mises_fisher_mixture",
+    "VonMisesFisherMixture": "von_mises_fisher",
+    "choose_components": "von_mises_fisher",
 }
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "SphericalAdmixture",
     "TfIdf",
     "VonMisesFisherMixture",
+    "choose_components",
     "choose_topics",
 ]
 
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     from scirocco.models.matrix_factorization import MatrixFactorization
     from scirocco.models.neural_network import NeuralNetworkClassifier, NeuralNetworkRegressor
     from scirocco.models.sam import SphericalAdmixture, TfIdf
-    from scirocco.models.von_mises_fisher_mixture import VonMisesFisherMixture
+    from scirocco.models.von_mises_fisher import VonMisesFisherMixture, choose_components
 
 
 def __getattr__(name: str) -> Any:

@@ -39,7 +39,7 @@ from scirocco.core.checks import require_count
 from scirocco.core.interrupt import interruptible
 from scirocco.core.program import Given
 from scirocco.core.types import Array, Params
-from scirocco.estimators import ControlVariate
+from scirocco.estimators import ControlVariate, Plain
 from scirocco.manifolds import Stiefel
 from scirocco.models.base import GradientModel, require_positive_setting
 from scirocco.models.fit_location import FitLocation
@@ -53,6 +53,7 @@ BATCH = 1000  # rows of a minibatch at least
 FINEST = 3e-7  # smallest posterior sd of a loading that steps in single precision can follow
 STEP = 0.4  # step size in posterior sds
 SLOWEST = 50  # time that friction takes, in posterior sds
+THIN, MOST_THIN = 8, 32  # steps from draw to draw
 HEAT = 0.05  # share of the noise that may come from minibatches
 
 
@@ -66,7 +67,8 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
     mean_scale : q, sd of the prior of the mean around the column means, in sds of the data.
     sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose :
         the run; see
-        ``scirocco.models.base.GradientModel``. Samplers must be able to move on manifolds.
+        ``scirocco.models.base.GradientModel``. Samplers must be able to move on manifolds. ``thin=None`` is 8, and more
+        where gradients are of sums and columns turn slowly.
 
     Attributes
     ----------
@@ -99,12 +101,13 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
     """
 
     _facts: ClassVar = ("noise_variance_",)
+    _own_thin: ClassVar = True
     _arrays: ClassVar = ("components_", "explained_variance_", "explained_variance_ratio_", "mean_", "subspace_")
 
     def __init__(
         self, n_components: int = 2, *, prior_scale: float = 2.0, mean_scale: float = 10.0, sampler: Any = None,
         estimator: Any = None, batch_size: int | float | None = None, n_draws: int = 500, burn_in: int = 500,
-        thin: int = 8, n_chains: int = 4, max_seconds: float | None = None, random_state: Any = None,
+        thin: int | None = None, n_chains: int = 4, max_seconds: float | None = None, random_state: Any = None,
         measure_bias: bool = True,
         verbose: bool = False,
     ) -> None:  # fmt: skip
@@ -145,10 +148,16 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
                 )
         centre, scale, unit = _standardised(X)
         start = self._initial(unit)
-        sampler, rows = self._default_run(start, len(X))
+        sampler, rows, turning = self._default_run(start, len(X))
+        thin, free = THIN, self.batch_size is None and self.estimator is None
+        target = self.target(unit)
+        estimator: ControlVariate | Plain = ControlVariate(centre=start)
+        if free and X.shape[1] <= rows:  # all data are then less work than a minibatch
+            target, estimator, rows = self._target_of_sums(unit), Plain(), X.shape[1]
+            thin = int(np.clip(turning / STEP, THIN, MOST_THIN))
         self._sample(
-            self.target(unit), start, lambda: sampler, location, batch_size=rows, seed=location.seed(self.random_state),
-            estimator=ControlVariate(centre=start),
+            target, start, lambda: sampler, location, batch_size=rows, seed=location.seed(self.random_state),
+            estimator=estimator, thin=thin,
         )  # fmt: skip
         self._settle(start, centre, scale)
         return self
@@ -158,16 +167,27 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
 
         Its parameters are ``loadings``, ``scales``, ``noise`` and ``mean``.
         """
+        return self._target(_log_likelihood, X)
+
+    def _target_of_sums(self, X: np.ndarray) -> Target:
+        """The same posterior, its likelihood from d rows that have the sums of squares and products of all N."""
+        n, d = X.shape
+        values, vectors = np.linalg.eigh(_gram(X))
+        root = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
+        return self._target(_log_likelihood_of_sums, {
+            "root": root.astype(np.float32), "rows": np.full(d, n / d, np.float32)
+        })  # fmt: skip
+
+    def _target(self, log_likelihood: Any, data: Any) -> Target:
         prior = Given(_log_prior, float(self.prior_scale), float(self.mean_scale))
         return Target(
-            prior, _log_likelihood, X, batched=True, manifold={"loadings": Stiefel()}, constraints=Whitened.made()
+            prior, log_likelihood, data, batched=True, manifold={"loadings": Stiefel()}, constraints=Whitened.made()
         )  # fmt: skip
 
     def _initial(self, X: np.ndarray) -> Params:
         """The maximum of the likelihood, from the eigenvalues of the covariance of the rows."""
         k, d = self.n_components, X.shape[1]
-        covariance = sum(block.T @ block for block in _blocks(X)) / len(X)
-        values, vectors = np.linalg.eigh(covariance)
+        values, vectors = np.linalg.eigh(_gram(X) / len(X))
         values, vectors = values[::-1], vectors[:, ::-1][:, :k]
         noise = values[k:].sum() / (d - k)
         if not noise > FINEST**2 * len(X) * values[0]:
@@ -184,8 +204,11 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
         }
         return {name: jnp.asarray(value, jnp.float32) for name, value in start.items()}
 
-    def _default_run(self, start: Params, n: int) -> tuple[SGGMC, int]:
-        """The sampler, with steps in posterior sds by the Fisher information at the start, and rows of a minibatch."""
+    def _default_run(self, start: Params, n: int) -> tuple[SGGMC, int, float]:
+        """The sampler, with steps in posterior sds by the Fisher information at the start, and rows of a minibatch.
+
+        Last, how many times farther than the best known column goes the least known.
+        """
         scales, noise = (np.asarray(start[name], np.float64) for name in ("scales", "noise"))
         total, (d, k) = scales**2 + noise**2, start["loadings"].shape
         columns = np.minimum(noise * np.sqrt(total / n) / scales**2, 1.0)  # towards what no column spans
@@ -205,7 +228,7 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
         # square of the distance to the start, which columns go that turn into each other.
         far = d + np.max(np.minimum(turns, 1.0) / columns[:-1], initial=0.0) ** 2
         rows = n * STEP / 2 * slow * fast * far / HEAT
-        return SGGMC(steps, friction=friction), int(min(n, max(BATCH, rows)))
+        return SGGMC(steps, friction=friction), int(min(n, max(BATCH, rows))), float(slow / fast)
 
     def _settle(self, start: Params, centre: np.ndarray, scale: float) -> None:
         """Draws in the units of the data, columns in one order and with one sign, and what is known from them."""
@@ -316,14 +339,32 @@ def _log_likelihood(params: Params, rows: Array) -> Array:
     return _log_densities(jnp, rows, *(params[name] for name in PARAMETERS))
 
 
+def _log_likelihood_of_sums(params: Params, data: Any) -> Array:
+    """Of as many rows as each of ``data`` stands for, where the mean of all rows is 0.
+
+    The sum over rows is -1/2 (tr(C^-1 R'R) + N m'C^-1 m + N log |2 pi C|), with R'R the sums of squares and products.
+    """
+    loadings, scales, noise, mean = (params[name] for name in PARAMETERS)
+    each = _squares(jnp, mean, loadings, scales, noise) + _log_det(jnp, loadings, scales, noise)
+    return -(_squares(jnp, data["root"], loadings, scales, noise) + data["rows"] * each) / 2
+
+
 def _log_densities(xp: Any, x: Any, loadings: Any, scales: Any, noise: Any, mean: Any) -> Any:
     """log N(x | m, C) of each row, in JAX or NumPy."""
-    away = x - mean
+    return -(_squares(xp, x - mean, loadings, scales, noise) + _log_det(xp, loadings, scales, noise)) / 2
+
+
+def _squares(xp: Any, away: Any, loadings: Any, scales: Any, noise: Any) -> Any:
+    """e'C^-1 e of each row e."""
     along = away @ loadings
     rest = away - along @ loadings.T
-    variances, (d, k) = scales**2 + noise**2, loadings.shape
-    square = xp.sum(rest**2, axis=-1) / noise**2 + xp.sum(along**2 / variances, axis=-1)
-    return -(square + xp.sum(xp.log(variances)) + 2 * (d - k) * xp.log(noise) + d * np.log(2 * np.pi)) / 2
+    return xp.sum(rest**2, axis=-1) / noise**2 + xp.sum(along**2 / (scales**2 + noise**2), axis=-1)
+
+
+def _log_det(xp: Any, loadings: Any, scales: Any, noise: Any) -> Any:
+    """log |2 pi C|."""
+    d, k = loadings.shape
+    return xp.sum(xp.log(scales**2 + noise**2)) + 2 * (d - k) * xp.log(noise) + d * np.log(2 * np.pi)
 
 
 @dataclass(frozen=True)
@@ -370,6 +411,11 @@ def _blocks(X: np.ndarray, centre: Any = 0.0) -> Iterator[np.ndarray]:
     """The rows in float64, some of them at a time."""
     for rows in gen_batches(len(X), max(1, BLOCK // X.shape[1])):
         yield X[rows] - np.asarray(centre, np.float64)
+
+
+def _gram(X: np.ndarray) -> np.ndarray:
+    """Sums of squares and products of the columns."""
+    return np.asarray(sum(block.T @ block for block in _blocks(X)))
 
 
 def _standardised(X: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:

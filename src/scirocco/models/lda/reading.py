@@ -10,10 +10,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from scirocco.core.checks import require_choice, require_count, require_flag
 from scirocco.models.count_model import CountModel
+from scirocco.models.credible import require_level
 from scirocco.models.lda import evaluation, words
 from scirocco.models.lda.agreement import Agreement
 from scirocco.models.lda.coherence import MEASURES, coherence
-from scirocco.models.credible import require_level
 from scirocco.models.lda.effects import Effects, effects
 from scirocco.models.lda.hierarchy import TopicTree, tree_of
 from scirocco.models.lda.labels import checked_labels, checked_topic, shown, with_labels
