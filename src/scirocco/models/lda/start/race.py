@@ -26,6 +26,7 @@ import numpy as np
 from scirocco.corpora.documents import Documents
 from scirocco.counts.estimators import KeptCounts
 from scirocco.counts.packing import Arrays, nested, packed, unpack_into
+from scirocco.models.lda.collapsed import are_many
 from scirocco.models.lda.held_out import HeldOut, held_out_size
 from scirocco.models.lda.start.doubling import Doubling, joint_likelihood
 from scirocco.models.lda.start.em import TOKENS, StochasticEM
@@ -66,7 +67,8 @@ class Race(TimeLimited):
         self.kept, self.starts, self.alpha, self.beta, self.passes = kept, starts, alpha, beta, passes
         self.size = documents.size
         self._common: dict[str, Any] = {"seed": seed, "chain": chain, "threads": threads}
-        aside = held_out_size(self.size, int(starts[-1]))
+        many = are_many(kept.rows)
+        aside = 0 if many else held_out_size(self.size, int(starts[-1]))
         self.aside = HeldOut(kept.codes, starts, self.size - aside) if aside else None
         self.spent = 0.0  # on what came before the doubling
         self.likely, self.chosen = -np.inf, np.empty(0, kept.labels.dtype)  # what EM led to
@@ -81,7 +83,7 @@ class Race(TimeLimited):
             self.em = self._fresh_em()
             self.doubling = self._fresh_doubling(passes, begin=1)
         else:
-            self.doubling = self._fresh_doubling(passes)
+            self.doubling = self._fresh_doubling(passes, **({"begin": 1} if many else {}))
 
     def _fresh_doubling(self, passes: float, **more: int) -> Doubling:
         return Doubling(
