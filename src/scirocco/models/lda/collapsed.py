@@ -1,4 +1,4 @@
-"""Collapsed sweeps, by the kernel that suits the number of topics."""
+"""Which kernel sweeps over kept assignments: topics are looked at, all of them, or proposed, two at a time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from scirocco.counts.estimators import KeptCounts
 from scirocco.models.lda.kernels import sweeps_kept, sweeps_proposed
 
-MANY = 600  # topics, from which on those of a token are proposed, two at a time, in place of looking at all
+MANY = 600
 
 
 def are_many(topics: int) -> bool:
@@ -15,33 +15,21 @@ def are_many(topics: int) -> bool:
     return topics >= MANY
 
 
-class CollapsedSweeps:
-    """Sweeps over ``kept`` assignments of documents, whose tokens begin at ``starts``.
+def sweep_collapsed(
+    key: np.ndarray, call: int, begin: int, end: int, starts: np.ndarray, kept: KeptCounts, alpha: np.ndarray,
+    beta: np.ndarray, *, fresh: bool = False,
+) -> None:  # fmt: skip
+    """Documents ``begin`` to ``end``, the topics integrated out; ``alpha`` is padded as the table of counts is.
 
-    ``alpha`` is padded as the table of counts is.
+    ``fresh`` documents, and those after them, have no topics yet.
     """
-
-    def __init__(self, kept: KeptCounts, starts: np.ndarray, key: np.ndarray) -> None:
-        self.kept, self.starts, self.key = kept, starts, key
-        self.many = are_many(kept.rows)
-
-    def block(
-        self, call: int, block: int, begin: int, end: int, *, alpha: np.ndarray, beta: np.ndarray, table: np.ndarray,
-        totals: np.ndarray, have: int, fresh: bool = False, seen: np.ndarray | None = None,
-    ) -> None:  # fmt: skip
-        """Documents ``begin`` to ``end``, on a table of counts that nobody else changes; ``have`` of all have topics.
-
-        ``seen`` has the topics of all tokens as they were, if other blocks change them meanwhile.
-        """
-        kept, starts = self.kept, self.starts
-        if self.many:
-            sweeps_proposed.sweep_collapsed(
-                self.key, call, block, begin, end, starts, kept.codes, kept.labels,
-                kept.labels if seen is None else seen, *kept.by_code, int(starts[have]), table, totals,
-                alpha.astype(np.float64), beta.astype(np.float64), kept.rows, fresh,
-            )  # fmt: skip
-            return
+    if are_many(kept.rows):
+        sweeps_proposed.sweep_collapsed(
+            key, call, begin, end, starts, kept.codes, kept.labels, *kept.by_code, kept.table, kept.totals,
+            alpha.astype(np.float64), beta, kept.rows, fresh,
+        )  # fmt: skip
+    else:
         sweeps_kept.sweep_collapsed(
-            self.key, call, block, begin, end, starts, kept.codes, kept.labels, table, totals, alpha,
+            key, call, 0, begin, end, starts, kept.codes, kept.labels, kept.table, kept.totals, alpha,
             beta.astype(np.float32), np.float32(beta.sum()), kept.rows, fresh,
         )  # fmt: skip

@@ -25,7 +25,7 @@ from scirocco.corpora.documents import Documents
 from scirocco.counts.chains import PassChain
 from scirocco.counts.estimators import KeptCounts
 from scirocco.counts.packing import Arrays
-from scirocco.models.lda.collapsed import CollapsedSweeps, are_many
+from scirocco.models.lda.collapsed import are_many, sweep_collapsed
 from scirocco.models.lda.engine import TopicChain
 from scirocco.models.lda.kernels import sweeps_kept, sweeps_proposed
 from scirocco.models.lda.kernels.vector_draw import padded
@@ -90,10 +90,14 @@ class KeptGibbs(PassChain, TopicChain):
     def record_every(self) -> float:
         """Passes from record to record: each may take a tenth of the time, but as many are made as are wanted.
 
-        Without a number of passes, that many are wanted of those made so far, however many that will be.
+        Without a number of passes, that many are wanted of those made so far, however many that will be; with many
+        topics a record may take longer than a pass, and gets half of the time at the most.
         """
-        passes = self._allowed if np.isfinite(self._allowed) else self.sampled
-        return max(1.0, min(self._record_cost, passes / self._records))
+        limited = np.isfinite(self._allowed)
+        wanted = (self._allowed if limited else self.sampled) / self._records
+        if not limited and are_many(self.topics):
+            wanted = max(wanted, self._record_cost / 10)
+        return max(1.0, min(self._record_cost, wanted))
 
     def share(self, begin: int, end: int) -> float:
         """By tokens."""
@@ -175,6 +179,10 @@ class KeptGibbs(PassChain, TopicChain):
 
     def mean(self) -> np.ndarray:
         """The expectation of ``draw``: less noise in averages."""
+        if are_many(self.topics):  # in the memory of one table
+            found = np.add(self.kept.used, self.beta[:, None], dtype=np.float32, casting="unsafe")
+            found /= (self.kept.totals + self.beta.sum()).astype(np.float32)
+            return found.T
         parameter = self.kept.used + self.beta[:, None]
         return (parameter / parameter.sum(axis=0)).T
 
@@ -196,7 +204,6 @@ class CollapsedGibbs(KeptGibbs):
 
     def sweep(self, begin: int, end: int) -> None:
         """New assignments, the topics integrated out."""
-        CollapsedSweeps(self.kept, self.token_starts, self.key).block(
-            self.next_call(), 0, begin, end, alpha=self._padded_alpha(), beta=self.beta, table=self.kept.table,
-            totals=self.kept.totals, have=self.order.size,
-        )  # fmt: skip
+        sweep_collapsed(
+            self.key, self.next_call(), begin, end, self.token_starts, self.kept, self._padded_alpha(), self.beta
+        )

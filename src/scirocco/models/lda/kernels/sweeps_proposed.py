@@ -9,11 +9,11 @@ looked at, one after the other (the cycle of proposals of Yuan et al. 2015):
     accepted                     if U p(old) q(new) < p(new) q(old)
 
 n counting the other tokens at this moment, so that each is a Metropolis-Hastings step for exactly p. Another token is
-picked by its number, in the document or in the list of the word's tokens (as Chen et al. 2016 do): collapsed there is no
-table to be built, and none that gets old. Given topics, documents are swept side by side, and what they propose must not
-depend on each other: all proposals of a word are drawn beforehand, from its row of phi. ``e`` is such that any topic is
-proposed at most as often as one that is there: with many topics the priors would propose little else, nearly always in
-vain.
+picked by its number, in the document or in the list of the word's tokens (as Chen et al. 2016 do): collapsed there is
+no table to be built, and none that gets old. Given topics, documents are swept side by side, and what they propose must
+not depend on each other: all proposals of a word are drawn beforehand, from its row of phi. ``e`` is such that any
+topic is proposed at most as often as one that is there: with many topics the priors would propose little else, nearly
+always in vain.
 
 What a token needs of memory is known some time before, but for what has changed since: all is asked for in advance, in
 stretches of ``STRETCH`` tokens.
@@ -94,88 +94,87 @@ def _level(alpha: Any, topics: int) -> float:
     return total / topics
 
 
+@inlined
+def _look_ahead(
+    s: Any, first: int, last: int, d: int, starts: Any, words: Any, z: Any, word_starts: Any, places: Any, reach: Any,
+    counts: Any, level: float, beta: Any, topics: int, fresh: bool, aims: Any, chances: Any, spreads: Any,
+) -> int:  # fmt: skip
+    """What tokens ``first`` to ``last`` propose, by the document and by the word; the document of the last."""
+    share, row, shelf = 1.0 / topics, z.reshape(1, z.size), places.reshape(1, places.size)
+    for t in range(first, last):
+        while t >= starts[d + 1]:
+            d += 1
+        i, w, low = t - first, np.int64(words[t]), starts[d]
+        prefetch(counts, w, np.int64(z[t]))
+        tokens = (t if fresh else starts[d + 1]) - low
+        word, spreads[0, i] = next_word(s), _spread(level, tokens, share)
+        aim = _aim(word, tokens, spreads[0, i], topics)
+        aims[0, i], chances[0, i] = aim if aim < 0 else low + aim, _chance(word)
+        prefetch(counts, w, ~aim if aim < 0 else np.int64(z[low + aim]))
+        word, spreads[1, i] = next_word(s), _spread(beta[w], reach[w], share)
+        aim = _aim(word, reach[w], spreads[1, i], topics)
+        aims[1, i], chances[1, i] = aim if aim < 0 else word_starts[w] + aim, _chance(word)
+        if aim >= 0:
+            prefetch(shelf, 0, aims[1, i])
+        reach[w] += fresh
+    for i in range(last - first):
+        if aims[1, i] >= 0:
+            aims[1, i] = places[aims[1, i]]
+            prefetch(row, 0, aims[1, i])
+    for i in range(last - first):
+        aim = aims[1, i]
+        prefetch(counts, np.int64(words[first + i]), ~aim if aim < 0 else np.int64(z[aim]))
+    return d
+
+
+@inlined
+def _topic(aim: int, z: Any, t: int, k: int) -> int:
+    """What is proposed for token t, whose topic is k."""
+    return ~aim if aim < 0 else k if aim == t else np.int64(z[aim])
+
+
 @jit
 def sweep_collapsed(
-    key: Any, step: int, block: int, begin: int, end: int, starts: Any, words: Any, z: Any, seen: Any, word_starts: Any,
-    places: Any, limit: int, counts: Any, totals: Any, alpha: Any, beta: Any, topics: int, fresh: bool,
+    key: Any, step: int, begin: int, end: int, starts: Any, words: Any, z: Any, word_starts: Any, places: Any,
+    counts: Any, totals: Any, alpha: Any, beta: Any, topics: int, fresh: bool,
 ) -> int:  # fmt: skip
-    """Documents ``begin`` to ``end``, in order, of which those before token ``limit`` have topics; how many moved.
+    """Documents ``begin`` to ``end``, in order; how many tokens moved.
 
-    The tokens of word w are ``places[word_starts[w] : word_starts[w + 1]]``; their topics are looked up in ``seen``,
-    which is ``z`` unless other blocks change that. ``fresh`` documents have no topics yet: each token gets one given
-    those that have one by then, as a start.
+    The tokens of word w are ``places[word_starts[w] : word_starts[w + 1]]``. ``fresh`` documents, and those after
+    them, have no topics yet: each token gets one given those that have one by then, as a start.
     """
-    share, level, beta_sum = 1.0 / topics, _level(alpha, topics), 0.0
-    for w in range(beta.size):
-        beta_sum += beta[w]
-    near, sizes = np.zeros(topics, np.float32), np.empty(topics)
+    level, beta_sum, near, sizes = _level(alpha, topics), beta.sum(), np.zeros(topics, np.float32), np.empty(topics)
     for k in range(topics):
         sizes[k] = totals[k] + beta_sum
-    reach = in_reach(word_starts, places, starts[begin] if fresh else limit)
-    s = open_stream(key, step, block)
-    aims, chances = np.empty((2, STRETCH), np.int64), np.empty((2, STRETCH))
-    tokens, spreads = np.empty((2, STRETCH), np.int64), np.empty((2, STRETCH))
-    seen_row, places_row = seen.reshape(1, seen.size), places.reshape(1, places.size)
-    d, moved, reached = begin, ZERO, begin
+    reach = in_reach(word_starts, places, starts[begin if fresh else starts.size - 1])
+    s = open_stream(key, step, ZERO)
+    aims, chances, spreads = np.empty((2, STRETCH), np.int64), np.empty((2, STRETCH)), np.empty((2, STRETCH))
+    d, moved, ahead = begin, ZERO, begin
     for first in range(starts[begin], starts[end], STRETCH):
         last = min(first + STRETCH, starts[end])
-        for t in range(first, last):
-            while t >= starts[reached + 1]:
-                reached += 1
-            i, w, low = t - first, np.int64(words[t]), starts[reached]
-            tokens[0, i] = (t if fresh else starts[reached + 1]) - low
-            tokens[1, i] = reach[w]
-            reach[w] += fresh
-            prefetch(counts, w, np.int64(z[t]))
-            for turn in range(2):
-                spread = _spread(beta[w] if turn else level, tokens[turn, i], share)
-                word = next_word(s)
-                aim = _aim(word, tokens[turn, i], spread, topics)
-                spreads[turn, i], chances[turn, i] = spread, _chance(word)
-                if aim < 0:
-                    prefetch(counts, w, ~aim)
-                elif turn:
-                    aim += word_starts[w]
-                    prefetch(places_row, 0, aim)
-                else:
-                    aim += low
-                    prefetch(counts, w, np.int64(z[aim]))
-                aims[turn, i] = aim
-        for i in range(last - first):
-            if aims[1, i] >= 0:
-                aims[1, i] = places[aims[1, i]]
-                prefetch(seen_row, 0, aims[1, i])
-        for i in range(last - first):
-            if aims[1, i] >= 0:
-                prefetch(counts, np.int64(words[first + i]), np.int64(seen[aims[1, i]]))
+        ahead = _look_ahead(
+            s, first, last, ahead, starts, words, z, word_starts, places, reach, counts, level, beta, topics, fresh,
+            aims, chances, spreads,
+        )  # fmt: skip
         for t in range(first, last):
             while t >= starts[d + 1]:
                 d += 1
-            if t == starts[d] and not fresh:
-                _open_document(near, z, t, starts[d + 1])
-            i, w = t - first, np.int64(words[t])
-            if fresh:
-                old = k = np.int64(seen[aims[1, i]]) if aims[1, i] >= 0 else ~aims[1, i]
-            else:
-                old = k = np.int64(z[t])
+            if t == starts[d]:
+                _open_document(near, z, t, t if fresh else starts[d + 1])
+            i, w, b = t - first, np.int64(words[t]), beta[words[t]]
+            old = k = _topic(aims[1, i], z, t, ZERO) if fresh else np.int64(z[t])
+            if not fresh:
                 near[k] -= np.float32(1.0)
                 counts[w, k] -= 1
                 sizes[k] -= 1.0
             here, there = float(near[k]), float(counts[w, k])
             for turn in range(2):
-                aim, spread = aims[turn, i], spreads[turn, i]
-                if aim == t:
-                    continue
-                new = ~aim if aim < 0 else np.int64(seen[aim] if turn else z[aim])
-                if new == k:
-                    continue
+                new, spread = _topic(aims[turn, i], z, t, k), spreads[turn, i]
                 here_new, there_new = float(near[new]), float(counts[w, new])
-                stay = (here + alpha[k]) * (there + beta[w]) * sizes[new]
-                go = (here_new + alpha[new]) * (there_new + beta[w]) * sizes[k]
-                if turn:
-                    stay, go = stay * (there_new + spread), go * (there + spread)
-                else:
-                    stay, go = stay * (here_new + spread), go * (here + spread)
+                stay = (here + alpha[k]) * (there + b) * sizes[new]
+                go = (here_new + alpha[new]) * (there_new + b) * sizes[k]
+                stay *= (there_new if turn else here_new) + spread
+                go *= (there if turn else here) + spread
                 if chances[turn, i] * stay < go:
                     k, here, there = new, here_new, there_new
             z[t] = k
@@ -269,14 +268,12 @@ def sweep_given(
                     _open_document(near, z, t, starts[d + 1])
                 i, w, k = t - low, np.int64(words[t]), np.int64(z[t])
                 near[k] -= np.float32(1.0)
-                here, aim = float(near[k]), aims[i]
-                new = k if aim == t else ~aim if aim < 0 else np.int64(z[aim])
-                if new != k:
-                    here_new, spread = float(near[new]), spreads[i]
-                    stay = (here + alpha[k]) * phi[w, k] * (here_new + spread)
-                    go = (here_new + alpha[new]) * phi[w, new] * (here + spread)
-                    if chances[0, i] * stay < go:
-                        k, here = new, here_new
+                new, here, spread = _topic(aims[i], z, t, k), float(near[k]), spreads[i]
+                here_new = float(near[new])
+                stay = (here + alpha[k]) * phi[w, k] * (here_new + spread)
+                go = (here_new + alpha[new]) * phi[w, new] * (here + spread)
+                if chances[0, i] * stay < go:
+                    k, here = new, here_new
                 new = np.int64(proposed[t - offset])
                 if chances[1, i] * (here + alpha[k]) < near[new] + alpha[new]:
                     k = new

@@ -18,7 +18,6 @@ do not depend on the number of threads, and whole numbers are added up, so the b
 
 from __future__ import annotations
 
-import functools
 import threading
 from typing import Any
 
@@ -29,8 +28,9 @@ from scirocco.core.compiled import jit, over_blocks
 from scirocco.core.seeds import Purpose, stream_key
 from scirocco.counts.estimators import KeptCounts
 from scirocco.counts.packing import Arrays, packed, unpack_into
-from scirocco.models.lda.collapsed import CollapsedSweeps
+from scirocco.models.lda.collapsed import are_many, sweep_collapsed
 from scirocco.models.lda.held_out import HeldOut
+from scirocco.models.lda.kernels import sweeps_kept
 
 FIRST = 0.01  # of the documents, but FEWEST at the least
 FEWEST = 50
@@ -59,8 +59,8 @@ class Doubling:
         passes: float, threads: int | None, aside: HeldOut | None, begin: int | None = None,
     ) -> None:  # fmt: skip
         self.kept, self.starts, self.threads, self.passes = kept, starts, threads, passes
-        self.alpha, self.given_beta, self.beta, self.beta_sum = alpha, beta, beta.astype(np.float32), np.float32(beta.sum())
-        self.sweeper = CollapsedSweeps(kept, starts, stream_key(seed, Purpose.SEARCH_SWEEPS, chain))
+        self.alpha, self.beta, self.beta_sum = alpha, beta.astype(np.float32), np.float32(beta.sum())
+        self.key = stream_key(seed, Purpose.SEARCH_SWEEPS, chain)
         self.size = starts.size - 1
         self.aside = aside
         self.goal = min(self.size, max(FEWEST, int(FIRST * self.size)))
@@ -192,14 +192,22 @@ class Doubling:
         kept, tokens = self.kept, int(self.starts[end] - self.starts[begin])
         blocks = int(np.clip(tokens // (PARALLEL * kept.table.size), 1, BLOCKS))
         self.calls += 1
+        call, common = self.calls, (self.alpha, self.beta, self.beta_sum, kept.rows, fresh)
         self.work += tokens / max(1, int(self.starts[-1]))
-        run = functools.partial(
-            self.sweeper.block, self.calls, alpha=self.alpha, beta=self.given_beta, have=self.have, fresh=fresh
-        )
-        if blocks == 1 or (fresh and self.sweeper.many):
-            run(0, begin, end, table=kept.table, totals=kept.totals)
+
+        def run(block: int, low: int, high: int, table: np.ndarray, totals: np.ndarray) -> None:
+            sweeps_kept.sweep_collapsed(
+                self.key, call, block, low, high, self.starts, kept.codes, kept.labels, table, totals, *common
+            )  # fmt: skip
+
+        if are_many(kept.rows):
+            sweep_collapsed(
+                self.key, call, begin, end, self.starts, kept, self.alpha, self.beta.astype(np.float64), fresh=fresh
+            )
             return
-        seen = kept.labels.copy() if self.sweeper.many else None
+        if blocks == 1:
+            run(0, begin, end, kept.table, kept.totals)
+            return
         wanted = np.linspace(self.starts[begin], self.starts[end], blocks + 1)
         borders = np.searchsorted(self.starts, wanted)
         borders[0], borders[-1] = begin, end
@@ -209,7 +217,7 @@ class Doubling:
         def work(first: int, last: int) -> None:
             for block in range(first, last):
                 own, sums = kept.table.copy(), kept.totals.copy()
-                run(block, int(borders[block]), int(borders[block + 1]), table=own, totals=sums, seen=seen)
+                run(block, int(borders[block]), int(borders[block + 1]), own, sums)
                 with lock:
                     np.add(table, own, out=table)
                     np.add(totals, sums, out=totals)

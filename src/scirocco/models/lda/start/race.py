@@ -12,6 +12,9 @@ part of the documents by then, and what it will gain from the others is foreseen
 say so, at the latest after half of the search. Where there is time for both, what they led to is compared by log
 p(words, assignments), after as many sweeps of each over everything.
 
+With many topics (``collapsed.MANY``) there is no search: all documents are assigned, one after the other. Few documents
+cannot tell so many topics apart, and what they make of them takes longer to forget than sampling takes from nothing.
+
 An initial value like any other: the samplers that go on from it forget it. Work is counted in sweeps over all
 documents.
 """
@@ -64,11 +67,11 @@ class Race(TimeLimited):
         self, documents: Documents, kept: KeptCounts, starts: np.ndarray, alpha: np.ndarray, beta: np.ndarray, *,
         seed: int, chain: int, passes: float, threads: int | None,
     ) -> None:  # fmt: skip
+        passes = 0.0 if are_many(kept.rows) else passes
         self.kept, self.starts, self.alpha, self.beta, self.passes = kept, starts, alpha, beta, passes
         self.size = documents.size
         self._common: dict[str, Any] = {"seed": seed, "chain": chain, "threads": threads}
-        many = are_many(kept.rows)
-        aside = 0 if many else held_out_size(self.size, int(starts[-1]))
+        aside = held_out_size(self.size, int(starts[-1]))
         self.aside = HeldOut(kept.codes, starts, self.size - aside) if aside else None
         self.spent = 0.0  # on what came before the doubling
         self.likely, self.chosen = -np.inf, np.empty(0, kept.labels.dtype)  # what EM led to
@@ -83,7 +86,7 @@ class Race(TimeLimited):
             self.em = self._fresh_em()
             self.doubling = self._fresh_doubling(passes, begin=1)
         else:
-            self.doubling = self._fresh_doubling(passes, **({"begin": 1} if many else {}))
+            self.doubling = self._fresh_doubling(passes)
 
     def _fresh_doubling(self, passes: float, **more: int) -> Doubling:
         return Doubling(
