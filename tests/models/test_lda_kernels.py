@@ -12,7 +12,7 @@ from scipy.special import gammaln
 from scirocco.core.compiled import jit
 from scirocco.core.seeds import Purpose, stream_key
 from scirocco.corpora.documents import Documents
-from scirocco.models.lda import collapsed
+from scirocco.models.lda import collapsed, gibbs
 from scirocco.models.lda.gibbs import CollapsedGibbs, KeptGibbs
 from scirocco.models.lda.kernels import sweeps_proposed, vector_draw
 from scirocco.models.lda.start import doubling, race
@@ -285,7 +285,7 @@ def test_proposed_topics_have_the_posterior_of_all_looked_at(kind, monkeypatch):
     for many in (100, 1):
         monkeypatch.setattr(collapsed, "MANY", many)
         chain, path = searched(chain_of(kind, counts, assigned=z.ravel(), batch_size=300)), []
-        for _ in range(4200):
+        for _ in range(2200):
             chain.step()
             near = np.bincount(12 * np.repeat(np.arange(300), 30) + chain.kept.labels, minlength=3600)
             path.append([np.square(near).sum(), (chain.kept.labels == z.ravel()).sum()])
@@ -317,6 +317,16 @@ def test_a_chain_of_proposals_goes_on_from_anywhere(kind, steps):
     for _ in range(steps):
         chain.step()
     assert_goes_on(chain, chain_of(kind))
+
+
+@pytest.mark.usefixtures("many_topics")
+def test_records_of_many_topics_are_as_exact_and_get_half_of_the_time(monkeypatch):
+    monkeypatch.setattr(gibbs, "RECORD_COST", 4e3)
+    chain, limited = (searched(chain_of(passes=passes, records=5)) for passes in (np.inf, 40.0))
+    parameter = chain.kept.used + BETA[:, None]
+    np.testing.assert_allclose(chain.mean(), (parameter / parameter.sum(axis=0)).T, rtol=1e-6)
+    assert chain.record_every == pytest.approx(400 * chain.kept.used.size / COUNTS.sum())  # a tenth of ten times
+    assert limited.record_every == 8  # as many as are wanted of so many passes
 
 
 def test_proposals_of_a_word_have_its_law():

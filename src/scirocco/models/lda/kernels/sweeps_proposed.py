@@ -137,8 +137,8 @@ def _topic(aim: int, z: Any, t: int, k: int) -> int:
 def sweep_collapsed(
     key: Any, step: int, begin: int, end: int, starts: Any, words: Any, z: Any, word_starts: Any, places: Any,
     counts: Any, totals: Any, alpha: Any, beta: Any, topics: int, fresh: bool,
-) -> int:  # fmt: skip
-    """Documents ``begin`` to ``end``, in order; how many tokens moved.
+) -> None:  # fmt: skip
+    """Documents ``begin`` to ``end``, in order.
 
     The tokens of word w are ``places[word_starts[w] : word_starts[w + 1]]``. ``fresh`` documents, and those after
     them, have no topics yet: each token gets one given those that have one by then, as a start.
@@ -149,7 +149,7 @@ def sweep_collapsed(
     reach = in_reach(word_starts, places, starts[begin if fresh else starts.size - 1])
     s = open_stream(key, step, ZERO)
     aims, chances, spreads = np.empty((2, STRETCH), np.int64), np.empty((2, STRETCH)), np.empty((2, STRETCH))
-    d, moved, ahead = begin, ZERO, begin
+    d = ahead = begin
     for first in range(starts[begin], starts[end], STRETCH):
         last = min(first + STRETCH, starts[end])
         ahead = _look_ahead(
@@ -162,7 +162,7 @@ def sweep_collapsed(
             if t == starts[d]:
                 _open_document(near, z, t, t if fresh else starts[d + 1])
             i, w, b = t - first, np.int64(words[t]), beta[words[t]]
-            old = k = _topic(aims[1, i], z, t, ZERO) if fresh else np.int64(z[t])
+            k = _topic(aims[1, i], z, t, ZERO) if fresh else np.int64(z[t])
             if not fresh:
                 near[k] -= np.float32(1.0)
                 counts[w, k] -= 1
@@ -178,7 +178,6 @@ def sweep_collapsed(
                 if chances[turn, i] * stay < go:
                     k, here, there = new, here_new, there_new
             z[t] = k
-            moved += k != old
             near[k] += np.float32(1.0)
             counts[w, k] += 1
             sizes[k] += 1.0
@@ -186,7 +185,6 @@ def sweep_collapsed(
                 _close_document(near, z, starts[d], t + 1)
     for k in range(topics):
         totals[k] = np.int64(np.rint(sizes[k] - beta_sum))
-    return moved
 
 
 @inlined
