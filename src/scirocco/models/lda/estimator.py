@@ -60,7 +60,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CountModel):  # typ
     n_draws : draws of the topics to keep from each chain.
     sweeps, skip_sweeps : Gibbs sweeps on each document of a stream, and how many of the first are not counted.
     search_passes : passes of the search for good topics that ``fit`` starts with; None lets the size decide. With
-        many topics (600 or more) there is none.
+        many topics (1,000 or more) there is none.
     learn_alpha, learn_beta : learn the priors too, alpha for each topic by itself (samplers in memory only).
     total_documents : documents that the whole stream has, for ``partial_fit``; those seen so far if None.
     n_jobs : threads; -1 or None for all cores. The result does not depend on it.
