@@ -60,12 +60,13 @@ def _spread(prior: float, tokens: int, share: float) -> float:
 
 
 @inlined
-def _aim(word: Any, tokens: int, spread: float, topics: int) -> int:
+def _aim(word: Any, tokens: int, spread: float, topics: int) -> Any:
     """One of so many tokens, or topic k as ``~k``."""
     height = float(np.int64(word >> uint64(24))) * INDEX * (tokens + spread * topics)
     if height < tokens:
         return np.int64(height)
-    return ~min(np.int64((height - tokens) / spread), topics - 1)
+    k: Any = np.int64((height - tokens) / spread)
+    return ~min(k, topics - 1)
 
 
 @inlined
@@ -128,7 +129,7 @@ def _look_ahead(
 
 
 @inlined
-def _topic(aim: int, z: Any, t: int, k: int) -> int:
+def _topic(aim: Any, z: Any, t: int, k: Any) -> Any:
     """What is proposed for token t, whose topic is k."""
     return ~aim if aim < 0 else k if aim == t else np.int64(z[aim])
 
