@@ -21,6 +21,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,6 @@ from scirocco.models.lda.evaluation import completion_perplexity, unigram_perple
 ALPHA, BETA, HELD_OUT = 0.1, 0.05, 1000
 PRIORS = {"alpha": ALPHA}  # of this run
 THIN, LONGEST, FEW = 70, 0.05, 2000
-MANY = collapsed.MANY
 
 Found = Iterator[tuple[float, np.ndarray]]
 
@@ -74,11 +74,21 @@ def with_unseen(known: np.ndarray, columns: np.ndarray, sizes: np.ndarray, words
     return topics / topics.sum(axis=1, keepdims=True)
 
 
+@contextmanager
+def proposed_from(many: float | None) -> Iterator[None]:
+    """Topics are proposed from so many on; None for as many as usual."""
+    before = collapsed.MANY
+    collapsed.MANY = before if many is None else many
+    try:
+        yield
+    finally:
+        collapsed.MANY = before
+
+
 def scirocco(
     train: sp.csr_matrix, budgets: list[float], threads: int, wanted: int, seed: int, many: float | None = None
 ) -> Found:
     """A fit of its own for each budget; topics are proposed from ``many`` on."""
-    collapsed.MANY = MANY if many is None else many
     settings: dict[str, Any] = {
         "alpha": PRIORS["alpha"],
         "beta": BETA,
@@ -86,10 +96,12 @@ def scirocco(
         "random_state": seed,
         "max_iter": 10**6,
     }
-    sc.LDA(wanted, **(settings | {"max_iter": 8})).fit(train[: max(300, wanted)])  # compiled
+    with proposed_from(many):
+        sc.LDA(wanted, **(settings | {"max_iter": 8})).fit(train[: max(300, wanted)])  # compiled
     for budget in budgets:
         began = time.perf_counter()
-        model = sc.LDA(wanted, max_seconds=budget, **settings).fit(train)
+        with proposed_from(many):
+            model = sc.LDA(wanted, max_seconds=budget, **settings).fit(train)
         yield time.perf_counter() - began, model.components_
 
 

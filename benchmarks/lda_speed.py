@@ -23,7 +23,6 @@ import lda
 import numpy as np
 
 from scirocco.corpora.documents import Documents
-from scirocco.models.lda import collapsed
 from scirocco.models.lda.gibbs import CollapsedGibbs, KeptGibbs
 
 ALPHA, BETA = lda.ALPHA, lda.BETA
@@ -31,18 +30,17 @@ ALPHA, BETA = lda.ALPHA, lda.BETA
 
 def ours(kind: Any, documents: Documents, topics: int, sweeps: int, threads: int, many: float | None = None) -> Any:
     """Seconds of a sweep, one at a time; topics are proposed from ``many`` on."""
-    many = collapsed.MANY if many is None else many
-    collapsed.MANY = many
     alpha, beta = np.full(topics, ALPHA), np.full(documents.width, BETA)
-    chain = kind(documents, alpha, beta, seed=0, chain=0, search_passes=1.0, batch_size=None, threads=threads)
-    while chain.searching:
-        chain.step()
+    with lda.proposed_from(many):
+        chain = kind(documents, alpha, beta, seed=0, chain=0, search_passes=1.0, batch_size=None, threads=threads)
+        while chain.searching:
+            chain.step()
 
     def sweep() -> float:
-        collapsed.MANY = many
         began, before = time.perf_counter(), chain.passes
-        while chain.passes < before + 0.999:
-            chain.step()
+        with lda.proposed_from(many):
+            while chain.passes < before + 0.999:
+                chain.step()
         return time.perf_counter() - began
 
     for _ in range(sweeps):
