@@ -6,6 +6,9 @@ A corpus may be changed, to see what was not tuned for: ``wikipedia-thin`` has i
 ``-long`` the 5 % longest only, ``-few`` 2,000 documents only. alpha = 0.1, beta = 0.05 for all; the last 1,000
 documents are held out, as they are; topics (one set from each, the posterior mean where there is one) are scored by the
 same evaluator, document completion with 10 % of the tokens. ``--seeds`` repeats all with other seeds.
+``--alpha`` is another parameter for the documents: with many topics 0.1 for each would outweigh their words. Beside the
+libraries there are our two kernels of collapsed sampling by themselves, and the samplers of LightLDA and WarpLDA in
+topica.
 Clocks stop while topics are taken out and scored. Each library gets its corpus in its own format beforehand, and
 compilation is done: times are those of training, except that scirocco's include everything from the matrix of counts
 on (``fit(X)`` with ``max_seconds``, one fit for each budget). Peers are run until their last budget is over.
@@ -18,6 +21,8 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +31,11 @@ import scipy.sparse as sp
 
 import scirocco as sc
 from scirocco.corpora.documents import Documents
+from scirocco.models.lda import collapsed
 from scirocco.models.lda.evaluation import completion_perplexity, unigram_perplexity
 
 ALPHA, BETA, HELD_OUT = 0.1, 0.05, 1000
+PRIORS = {"alpha": ALPHA}  # of this run
 THIN, LONGEST, FEW = 70, 0.05, 2000
 
 Found = Iterator[tuple[float, np.ndarray]]
@@ -67,19 +74,34 @@ def with_unseen(known: np.ndarray, columns: np.ndarray, sizes: np.ndarray, words
     return topics / topics.sum(axis=1, keepdims=True)
 
 
-def scirocco(train: sp.csr_matrix, budgets: list[float], threads: int, wanted: int, seed: int) -> Found:
-    """A fit of its own for each budget."""
+@contextmanager
+def proposed_from(many: float | None) -> Iterator[None]:
+    """Topics are proposed from so many on; None for as many as usual."""
+    before = collapsed.MANY
+    collapsed.MANY = before if many is None else many
+    try:
+        yield
+    finally:
+        collapsed.MANY = before
+
+
+def scirocco(
+    train: sp.csr_matrix, budgets: list[float], threads: int, wanted: int, seed: int, many: float | None = None
+) -> Found:
+    """A fit of its own for each budget; topics are proposed from ``many`` on."""
     settings: dict[str, Any] = {
-        "alpha": ALPHA,
+        "alpha": PRIORS["alpha"],
         "beta": BETA,
         "n_jobs": threads,
         "random_state": seed,
         "max_iter": 10**6,
     }
-    sc.LDA(wanted, **(settings | {"max_iter": 8})).fit(train[: max(300, wanted)])  # compiled
+    with proposed_from(many):
+        sc.LDA(wanted, **(settings | {"max_iter": 8})).fit(train[: max(300, wanted)])  # compiled
     for budget in budgets:
         began = time.perf_counter()
-        model = sc.LDA(wanted, max_seconds=budget, **settings).fit(train)
+        with proposed_from(many):
+            model = sc.LDA(wanted, max_seconds=budget, **settings).fit(train)
         yield time.perf_counter() - began, model.components_
 
 
@@ -87,7 +109,7 @@ def tomotopy(train: sp.csr_matrix, budgets: list[float], threads: int, wanted: i
     """Collapsed Gibbs in C++."""
     import tomotopy as tp
 
-    model = tp.LDAModel(k=wanted, alpha=ALPHA, eta=BETA, seed=seed)
+    model = tp.LDAModel(k=wanted, alpha=PRIORS["alpha"], eta=BETA, seed=seed)
     for d in range(train.shape[0]):
         row = slice(train.indptr[d], train.indptr[d + 1])
         model.add_doc([str(w) for w in np.repeat(train.indices[row], train.data[row])])
@@ -104,7 +126,9 @@ def tomotopy(train: sp.csr_matrix, budgets: list[float], threads: int, wanted: i
         yield spent, with_unseen(known, columns, np.array(model.get_count_by_topics()), train.shape[1])
 
 
-def topica(train: sp.csr_matrix, budgets: list[float], threads: int, wanted: int, seed: int) -> Found:
+def topica(
+    train: sp.csr_matrix, budgets: list[float], threads: int, wanted: int, seed: int, sampler: str = "sparse"
+) -> Found:
     """Sparse Gibbs in Rust; it cannot be continued, so each budget is a fit with iterations for about that time."""
     import topica as library
 
@@ -116,8 +140,9 @@ def topica(train: sp.csr_matrix, budgets: list[float], threads: int, wanted: int
 
     def fit(iterations: int) -> tuple[float, Any]:
         model = library.LDA(
-            wanted, alpha_sum=ALPHA * wanted, beta=BETA, optimize_interval=0, burn_in=0, seed=seed, num_threads=threads
-        )
+            wanted, alpha_sum=PRIORS["alpha"] * wanted, beta=BETA, optimize_interval=0, burn_in=0, seed=seed,
+            num_threads=threads, sampler=sampler,
+        )  # fmt: skip
         began = time.perf_counter()
         model.fit(data, iters=iterations, num_samples=1, sample_interval=1, keep_theta_draws=False, progress=False)
         return time.perf_counter() - began, model
@@ -139,7 +164,7 @@ def scikit_learn(train: sp.csr_matrix, budgets: list[float], threads: int, wante
     from sklearn.decomposition import LatentDirichletAllocation
 
     model = LatentDirichletAllocation(
-        wanted, doc_topic_prior=ALPHA, topic_word_prior=BETA, learning_method="online", learning_offset=10.0,
+        wanted, doc_topic_prior=PRIORS["alpha"], topic_word_prior=BETA, learning_method="online", learning_offset=10.0,
         learning_decay=0.7, batch_size=256, total_samples=train.shape[0], n_jobs=threads, random_state=seed,
     )  # fmt: skip
     spent, position = 0.0, 0
@@ -161,8 +186,8 @@ def gensim(train: sp.csr_matrix, budgets: list[float], threads: int, wanted: int
         for a, b in zip(train.indptr[:-1], train.indptr[1:], strict=True)
     ]
     model = LdaModel(
-        id2word={i: str(i) for i in range(train.shape[1])}, num_topics=wanted, alpha=[ALPHA] * wanted, eta=BETA,
-        chunksize=2000, eval_every=None, random_state=seed,
+        id2word={i: str(i) for i in range(train.shape[1])}, num_topics=wanted,
+        alpha=[PRIORS["alpha"]] * wanted, eta=BETA, chunksize=2000, eval_every=None, random_state=seed,
     )  # fmt: skip
     spent, position = 0.0, 0
     for budget in budgets:
@@ -174,12 +199,17 @@ def gensim(train: sp.csr_matrix, budgets: list[float], threads: int, wanted: int
         yield spent, model.get_topics()
 
 
+USUAL = ("scirocco", "tomotopy", "topica", "scikit-learn", "gensim")
 LIBRARIES: dict[str, Callable[[sp.csr_matrix, list[float], int, int, int], Found]] = {
     "scirocco": scirocco,
     "tomotopy": tomotopy,
     "topica": topica,
     "scikit-learn": scikit_learn,
     "gensim": gensim,
+    "scirocco-dense": partial(scirocco, many=np.inf),
+    "scirocco-proposed": partial(scirocco, many=1),
+    "topica-light": partial(topica, sampler="lightlda"),
+    "topica-warp": partial(topica, sampler="warp"),
 }
 
 
@@ -190,15 +220,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--budgets", type=float, nargs="+", default=[5.0, 10.0, 20.0, 40.0])
     parser.add_argument("--topics", type=int, default=50)
+    parser.add_argument("--alpha", type=float, default=ALPHA)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--libraries", nargs="+", default=list(LIBRARIES), choices=list(LIBRARIES))
+    parser.add_argument("--libraries", nargs="+", default=USUAL, choices=list(LIBRARIES))
     options = parser.parse_args(argv)
     warnings.simplefilter("ignore")
+    PRIORS["alpha"] = options.alpha
     name, _, how = options.corpus.partition("-")
     counts = corpus(name)
     train, test = counts[:-HELD_OUT], Documents.of(counts[-HELD_OUT:])
     train = changed(train, how) if how else train
-    alpha = np.full(options.topics, ALPHA)
+    alpha = np.full(options.topics, options.alpha)
     plain = unigram_perplexity(np.asarray(train.sum(axis=0)).ravel(), test)
     print(f"{options.corpus}: {train.shape[0]:,} documents, {int(train.sum()):,} tokens, {options.topics} topics;")
     print(

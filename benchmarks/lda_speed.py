@@ -1,6 +1,10 @@
 """Tokens a second of a sweep by number of topics: scirocco's samplers in memory, tomotopy and topica, one thread.
 
-    SCIROCCO_DATA=... python benchmarks/lda_speed.py --corpus newsgroups20 --topics 20 50 200 1000
+    SCIROCCO_DATA=... python benchmarks/lda_speed.py --corpus newsgroups20 --topics 20 50 200 1000 10000
+
+"dense" and "proposed" are the two kernels of "collapsed", which looks at all topics of a token or at two; ``MANY`` in
+``models/lda/collapsed.py`` says which is taken. topica has a sparse sampler, and those of LightLDA and WarpLDA.
+``--without dense`` leaves out what would take too long.
 
 All take turns, so that a busy machine slows all of them; the median of the turns counts. Every sampler is measured
 after the same number of sweeps from its own start. "gibbs" includes the draws of the topics. topica cannot be
@@ -24,17 +28,19 @@ from scirocco.models.lda.gibbs import CollapsedGibbs, KeptGibbs
 ALPHA, BETA = lda.ALPHA, lda.BETA
 
 
-def ours(kind: Any, documents: Documents, topics: int, sweeps: int, threads: int) -> Any:
-    """Seconds of a sweep, one at a time."""
+def ours(kind: Any, documents: Documents, topics: int, sweeps: int, threads: int, many: float | None = None) -> Any:
+    """Seconds of a sweep, one at a time; topics are proposed from ``many`` on."""
     alpha, beta = np.full(topics, ALPHA), np.full(documents.width, BETA)
-    chain = kind(documents, alpha, beta, seed=0, chain=0, search_passes=1.0, batch_size=None, threads=threads)
-    while chain.searching:
-        chain.step()
+    with lda.proposed_from(many):
+        chain = kind(documents, alpha, beta, seed=0, chain=0, search_passes=1.0, batch_size=None, threads=threads)
+        while chain.searching:
+            chain.step()
 
     def sweep() -> float:
         began, before = time.perf_counter(), chain.passes
-        while chain.passes < before + 0.999:
-            chain.step()
+        with lda.proposed_from(many):
+            while chain.passes < before + 0.999:
+                chain.step()
         return time.perf_counter() - began
 
     for _ in range(sweeps):
@@ -62,7 +68,7 @@ def tomotopy(counts: Any, topics: int, sweeps: int) -> Any:
     return sweep
 
 
-def topica(counts: Any, topics: int, sweeps: int) -> Any:
+def topica(counts: Any, topics: int, sweeps: int, sampler: str = "sparse") -> Any:
     """The same of topica, from fits of two lengths."""
     import topica as library
 
@@ -72,7 +78,9 @@ def topica(counts: Any, topics: int, sweeps: int) -> Any:
     ]
 
     def fit(iterations: int) -> float:
-        model = library.LDA(topics, alpha_sum=ALPHA * topics, beta=BETA, optimize_interval=0, burn_in=0, seed=0)
+        model = library.LDA(
+            topics, alpha_sum=ALPHA * topics, beta=BETA, optimize_interval=0, burn_in=0, seed=0, sampler=sampler
+        )
         began = time.perf_counter()
         model.fit(texts, iters=iterations, num_samples=1, sample_interval=1, keep_theta_draws=False, progress=False)
         return time.perf_counter() - began
@@ -95,10 +103,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(f"{options.corpus}, {documents.tokens:,} tokens: millions a second, median of {options.turns} turns")
     for topics in options.topics:
         makers: dict[str, Any] = {
-            "collapsed": lambda k=topics: ours(CollapsedGibbs, documents, k, options.sweeps, 1),
+            "dense": lambda k=topics: ours(CollapsedGibbs, documents, k, options.sweeps, 1, np.inf),
+            "proposed": lambda k=topics: ours(CollapsedGibbs, documents, k, options.sweeps, 1, 1),
             "gibbs": lambda k=topics: ours(KeptGibbs, documents, k, options.sweeps, 1),
             "tomotopy": lambda k=topics: tomotopy(counts, k, options.sweeps),
             "topica": lambda k=topics: topica(counts, k, options.sweeps),
+            "topica LightLDA": lambda k=topics: topica(counts, k, options.sweeps, "lightlda"),
+            "topica WarpLDA": lambda k=topics: topica(counts, k, options.sweeps, "warp"),
         }
         if options.threads > 1:
             name = f"gibbs, {options.threads} threads"

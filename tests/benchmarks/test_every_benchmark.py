@@ -67,7 +67,11 @@ TINY = {
         {"TOPICS": 3, "USED": 200, "DOCUMENTS": 100, "BATCH": 20, "STEPS": 3, "VOCABULARIES": (300, 400), "PART": 60,
          "LENGTHS": (1, 2), "TURNS": 1, "SECONDS": 0.2},
     ),
-    "lda_speed": (["--topics", "3", "--sweeps", "2", "--turns", "1", "--without", "tomotopy", "topica"], {}),
+    "lda_speed": (
+        ["--topics", "3", "--sweeps", "2", "--turns", "1", "--without", "tomotopy", "topica", "topica LightLDA",
+         "topica WarpLDA"],
+        {},
+    ),
     "large_table": (["--rows", "3000", "--columns", "2"], {"GROUP": 1000}),
     "local_parameters": (
         ["--groups", "50", "--sampled", "0"],

@@ -10,10 +10,11 @@ from scipy import stats
 from scipy.special import gammaln
 
 from scirocco.core.compiled import jit
+from scirocco.core.seeds import Purpose, stream_key
 from scirocco.corpora.documents import Documents
-from scirocco.models.lda import gibbs
+from scirocco.models.lda import collapsed, gibbs
 from scirocco.models.lda.gibbs import CollapsedGibbs, KeptGibbs
-from scirocco.models.lda.kernels import vector_draw
+from scirocco.models.lda.kernels import sweeps_proposed, vector_draw
 from scirocco.models.lda.start import doubling, race
 from scirocco.models.lda.start.doubling import Doubling
 from scirocco.models.lda.start.race import Phase
@@ -264,22 +265,86 @@ def test_the_most_likely_start_of_doubling_goes_on(monkeypatch):
     assert found[1] >= found[0]  # the first of the six is the one
 
 
-def test_many_topics_are_swept_by_those_of_the_document(monkeypatch):
-    # The same posterior by the other kernel: means of what does not depend on the labels.
+@pytest.fixture
+def many_topics(monkeypatch):
+    """Topics are proposed, however few."""
+    monkeypatch.setattr(collapsed, "MANY", 1)
+
+
+@pytest.mark.parametrize("kind", [KeptGibbs, CollapsedGibbs])
+def test_proposed_topics_have_the_posterior_of_all_looked_at(kind, monkeypatch):
+    # From the truth, in the mode of which both stay: topics overlap, so that tokens move all the time.
+    rng = np.random.default_rng(4)
+    topics = 0.7 * np.kron(np.eye(12), np.full(5, 0.2)) + 0.3 / 60
+    weights = rng.dirichlet(np.full(12, 0.2), 300)
+    z = np.array([rng.choice(12, 30, p=w) for w in weights])
+    words = (rng.random((300, 30, 1)) > np.cumsum(topics[z], axis=2)).sum(axis=2)
+    order = np.argsort(words, axis=1)  # as documents of counts have their tokens
+    z, counts = np.take_along_axis(z, order, axis=1), np.array([np.bincount(w, minlength=60) for w in words])
     found = []
-    for most in (1024, 0):
-        monkeypatch.setattr(gibbs, "MOST_DENSE", most)
-        chain, likely = searched(chain_of()), []
-        for _ in range(1500):
+    for many in (100, 1):
+        monkeypatch.setattr(collapsed, "MANY", many)
+        chain, path = searched(chain_of(kind, counts, assigned=z.ravel(), batch_size=300)), []
+        for _ in range(2200):
             chain.step()
-            near = np.zeros((400, 12))
-            np.add.at(near, (np.repeat(np.arange(400), np.diff(chain.token_starts)), chain.kept.labels), 1)
-            likely.append(np.square(near).sum())
-        parts = np.array(likely[300:]).reshape(12, -1).mean(axis=1)
-        found.append((parts.mean(), parts.std(ddof=1) / np.sqrt(12)))
-    (dense, dense_error), (sparse, sparse_error) = found
-    assert abs(dense - sparse) < 4.5 * np.hypot(dense_error, sparse_error)
-    assert dense_error < 0.02 * dense
+            near = np.bincount(12 * np.repeat(np.arange(300), 30) + chain.kept.labels, minlength=3600)
+            path.append([np.square(near).sum(), (chain.kept.labels == z.ravel()).sum()])
+        np.testing.assert_array_equal(chain.kept.table, counted(chain))
+        np.testing.assert_array_equal(chain.kept.totals, chain.kept.used.sum(axis=0))
+        parts = np.array(path[200:], float).reshape(20, -1, 2).mean(axis=1)
+        found.append((parts.mean(axis=0), parts.std(axis=0, ddof=1) / np.sqrt(20)))
+    (dense, dense_error), (proposed, proposed_error) = found
+    assert np.all(np.abs(dense - proposed) < 4.5 * np.hypot(dense_error, proposed_error))
+    assert np.all(np.maximum(dense_error, proposed_error) < 0.01 * dense)
+
+
+@pytest.mark.usefixtures("many_topics")
+def test_proposals_do_not_depend_on_the_threads():
+    chains = [searched(chain_of(threads=threads)) for threads in (1, 4)]
+    assert chains[0].search.work == pytest.approx(1)  # with many topics there is no search
+    for chain in chains:
+        for _ in range(5):
+            chain.step()
+        np.testing.assert_array_equal(chain.kept.table, counted(chain))
+    np.testing.assert_array_equal(chains[0].kept.labels, chains[1].kept.labels)
+
+
+@pytest.mark.parametrize("kind", [KeptGibbs, CollapsedGibbs])
+@pytest.mark.parametrize("steps", [7, 200])
+@pytest.mark.usefixtures("many_topics")
+def test_a_chain_of_proposals_goes_on_from_anywhere(kind, steps):
+    chain = chain_of(kind)
+    for _ in range(steps):
+        chain.step()
+    assert_goes_on(chain, chain_of(kind))
+
+
+@pytest.mark.usefixtures("many_topics")
+def test_records_of_many_topics_are_as_exact_and_get_half_of_the_time(monkeypatch):
+    monkeypatch.setattr(gibbs, "RECORD_COST", 4e3)
+    chain, limited = (searched(chain_of(passes=passes, records=5)) for passes in (np.inf, 40.0))
+    parameter = chain.kept.used + BETA[:, None]
+    np.testing.assert_allclose(chain.mean(), (parameter / parameter.sum(axis=0)).T, rtol=1e-6)
+    assert chain.record_every == pytest.approx(400 * chain.kept.used.size / COUNTS.sum())  # a tenth of ten times
+    assert limited.record_every == 8  # as many as are wanted of so many passes
+
+
+def test_proposals_of_a_word_have_its_law():
+    rng, topics = np.random.default_rng(3), 7
+    phi = rng.gamma(0.5, size=(3, topics)).astype(np.float32)
+    phi[1, [0, 6]] = 0.0
+    starts = np.array([0, 30_000, 60_000, 60_000])
+    places, proposed = rng.permutation(60_000).astype(np.int32), np.full(60_000, 99, np.uint8)
+    lows, highs = np.array([0, 10, 0]), np.array([30_000, 30_000, 0])
+    key = stream_key(1, Purpose.KEPT_SWEEPS, 0)
+    sweeps_proposed.propose(key, 1, 0, 1, starts, places, lows, highs, phi, topics, 0, proposed)
+    for w in (0, 1):
+        own = places[starts[w] + lows[w] : starts[w + 1]]
+        drawn, expected = np.bincount(proposed[own], minlength=topics), phi[w] / phi[w].sum() * own.size
+        some = expected > 0
+        assert drawn[~some].sum() == 0
+        assert stats.chisquare(drawn[some], expected[some] * drawn.sum() / expected[some].sum()).pvalue > 1e-4
+    assert np.all(proposed[places[30_000:30_010]] == 99)  # not asked for
 
 
 @pytest.mark.parametrize("sampler", ["gibbs", pytest.param("collapsed", marks=pytest.mark.slow)])

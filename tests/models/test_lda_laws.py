@@ -9,6 +9,7 @@ from scipy.special import gammaln
 from scirocco.corpora.documents import Documents
 from scirocco.counts.estimators import KeptCounts
 from scirocco.counts.minibatches import Minibatch
+from scirocco.models.lda import collapsed
 from scirocco.models.lda.gibbs import CollapsedGibbs, KeptGibbs
 from scirocco.models.lda.stream import StreamChain
 from scirocco.simplex import SCIR
@@ -66,8 +67,16 @@ def chain_of(kind, **settings):
     return chain
 
 
+@pytest.fixture(params=["dense", "proposed"])
+def kernel(request, monkeypatch):
+    """Of few topics, or of many."""
+    if request.param == "proposed":
+        monkeypatch.setattr(collapsed, "MANY", 1)
+
+
 @pytest.mark.parametrize("kind", [KeptGibbs, CollapsedGibbs])
 @pytest.mark.parametrize("batch_size", [1, 3])
+@pytest.mark.usefixtures("kernel")
 def test_assignments_have_their_exact_law(kind, batch_size):
     states, weights = enumerated()
     chain = chain_of(kind, batch_size=batch_size)
@@ -95,6 +104,7 @@ def test_draws_and_means_of_topics_agree():
 
 
 @pytest.mark.parametrize("kind", [KeptGibbs, CollapsedGibbs])
+@pytest.mark.usefixtures("kernel")
 def test_joint_distribution(kind):
     """Geweke's test: data drawn anew given the state, the state moved by the sampler, has the law of the prior."""
     rng = np.random.default_rng(0)

@@ -12,6 +12,7 @@ entries are set to 0, and ``clipped`` says how many there were.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,20 @@ def _move(codes: Any, old: Any, labels: Any, low: int, table: Any, totals: Any) 
             table[codes[i], labels[i]] += 1
             totals[old[j]] -= 1
             totals[labels[i]] += 1
+
+
+@jit
+def _by_code(codes: Any, categories: int) -> Any:
+    starts = np.zeros(categories + 1, np.int64)
+    for i in range(codes.size):
+        starts[codes[i] + 1] += 1
+    for c in range(categories):
+        starts[c + 1] += starts[c]
+    places, free = np.empty(codes.size, np.int32), starts.copy()
+    for i in range(codes.size):
+        places[free[codes[i]]] = i
+        free[codes[i]] += 1
+    return starts, places
 
 
 @jit
@@ -100,6 +115,12 @@ class KeptCounts:
     def used(self) -> np.ndarray:
         """The columns of ``table`` that are rows."""
         return self.table[:, : self.rows]
+
+    @functools.cached_property
+    def by_code(self) -> tuple[np.ndarray, np.ndarray]:
+        """The observations of each code in their order, one code after the other, and where each code begins."""
+        starts, places = _by_code(self.codes, self.categories)
+        return starts, places
 
     def add(self, low: int, high: int) -> None:
         """Observations ``low`` to ``high`` have labels now, for the first time."""

@@ -58,7 +58,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicReading):  # t
     n_draws : draws of the topics to keep from each chain, at most one a pass of its second half. None: 100, or fewer,
         but 20 at least, where all would take more than 128 megabytes.
     sweeps, skip_sweeps : Gibbs sweeps on each document of a stream, and how many of the first are not counted.
-    search_passes : passes of the search for good topics that ``fit`` starts with; None lets the size decide.
+    search_passes : passes of the search for good topics that ``fit`` starts with; None lets the size decide. With
+        many topics (1,000 or more) there is none.
     seed_words : words that a reader wants in topics, ``{label: words}``, or a list of lists of words, the first for
         topic 0; words of data without names are numbers of columns. For samplers in memory.
     seed_weight : how strongly: a seed word counts as if its topic had been seen with it so many times its occurrences.

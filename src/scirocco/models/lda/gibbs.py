@@ -25,8 +25,9 @@ from scirocco.corpora.documents import Documents
 from scirocco.counts.chains import PassChain
 from scirocco.counts.estimators import KeptCounts
 from scirocco.counts.packing import Arrays
+from scirocco.models.lda.collapsed import are_many, sweep_collapsed
 from scirocco.models.lda.engine import TopicChain
-from scirocco.models.lda.kernels import sweeps_kept, sweeps_stream
+from scirocco.models.lda.kernels import sweeps_kept, sweeps_proposed
 from scirocco.models.lda.kernels.vector_draw import padded
 from scirocco.models.lda.priors import learnt_alpha, learnt_beta
 from scirocco.models.lda.start.race import Race
@@ -34,7 +35,6 @@ from scirocco.simplex.exact import draw_gammas
 
 BATCHES = 20  # minibatches in a sweep, unless topics are costly to draw beside so few tokens
 RECORD_COST = 6.0  # tenfold the time that a record takes for a cell of the table, over that of a sweep for a token
-MOST_DENSE = 1024  # topics; with more, those that a document has are looked at first
 
 
 class KeptGibbs(PassChain, TopicChain):
@@ -70,7 +70,6 @@ class KeptGibbs(PassChain, TopicChain):
             self.kept.add(0, assigned.size)
             self.search.begin_after(int(np.searchsorted(self.token_starts, assigned.size, side="right")) - 1)
         self.phi = np.zeros(self.kept.table.shape, np.float32)
-        self.masses = np.zeros((self.width, 0), np.float32)
         if batch_size is None:
             pieces = int(np.clip(self.tokens // max(1, self.width * self.topics), 1, BATCHES))
         else:
@@ -91,10 +90,14 @@ class KeptGibbs(PassChain, TopicChain):
     def record_every(self) -> float:
         """Passes from record to record: each may take a tenth of the time, but as many are made as are wanted.
 
-        Without a number of passes, that many are wanted of those made so far, however many that will be.
+        Without a number of passes, that many are wanted of those made so far, however many that will be; with many
+        topics a record may take longer than a pass, and gets half of the time at the most.
         """
-        passes = self._allowed if np.isfinite(self._allowed) else self.sampled
-        return max(1.0, min(self._record_cost, passes / self._records))
+        limited = np.isfinite(self._allowed)
+        wanted = (self._allowed if limited else self.sampled) / self._records
+        if not limited and are_many(self.topics):
+            wanted = max(wanted, self._record_cost / 10)
+        return max(1.0, min(self._record_cost, wanted))
 
     def share(self, begin: int, end: int) -> float:
         """By tokens."""
@@ -121,7 +124,7 @@ class KeptGibbs(PassChain, TopicChain):
         low, high = self.token_starts[begin], self.token_starts[end]
         self._draw_topics(self.position)
         kept, old, call = self.kept, self.kept.labels[low:high].copy(), self.next_call()
-        if self.topics <= MOST_DENSE:
+        if not are_many(self.topics):
             blocks, alpha = -(-(end - begin) // sweeps_kept.DOCUMENTS), self._padded_alpha()
             over_blocks(
                 lambda first, last: sweeps_kept.sweep_given(
@@ -132,15 +135,30 @@ class KeptGibbs(PassChain, TopicChain):
                 self.threads,
             )  # fmt: skip
         else:
+            proposed = self._proposed(low, high)
             over_blocks(
-                lambda first, last: sweeps_stream.sweep_kept(
-                    self.key, call, first, last, begin, end, self.token_starts, kept.codes, kept.labels, self.phi,
-                    self.masses, self.alpha,
+                lambda first, last: sweeps_proposed.sweep_given(
+                    self.key, call, first, last, begin, end, self.token_starts, kept.codes, kept.labels, proposed,
+                    self.phi, self.alpha, self.topics,
                 ),
-                -(-(end - begin) // sweeps_stream.DOCUMENTS),
+                -(-(end - begin) // sweeps_proposed.DOCUMENTS),
                 self.threads,
             )  # fmt: skip
         kept.moved(low, old)
+
+    def _proposed(self, low: int, high: int) -> np.ndarray:
+        """A topic for each token from ``low`` to ``high``, drawn from its word's row of phi."""
+        (starts, places), call = self.kept.by_code, self.next_call()
+        lows, highs = (sweeps_proposed.in_reach(starts, places, int(limit)) for limit in (low, high))
+        proposed = np.empty(high - low, self.kept.labels.dtype)
+        over_blocks(
+            lambda first, last: sweeps_proposed.propose(
+                self.key, call, first, last, starts, places, lows, highs, self.phi, self.topics, int(low), proposed
+            ),
+            -(-self.width // sweeps_proposed.WORDS),
+            self.threads,
+        )
+        return proposed
 
     def _draw_topics(self, piece: int) -> None:
         """phi for the words of a minibatch, given all assignments; the other words through their totals."""
@@ -153,10 +171,6 @@ class KeptGibbs(PassChain, TopicChain):
         beyond = self.kept.totals + self.beta.sum() - parameter.sum(axis=0)
         rest = draw_gammas(self.key, self.next_call(), np.maximum(beyond, 0.0), self.threads)
         self.phi[columns, : self.topics] = theta / (theta.sum(axis=0) + rest)
-        if self.topics > MOST_DENSE:
-            if not self.masses.size:
-                self.masses = sweeps_stream.word_masses(self.phi, self.alpha)
-            self.masses[columns] = sweeps_stream.word_masses(self.phi[columns], self.alpha)
 
     def draw(self) -> np.ndarray:
         """Topics given all assignments, topics x words."""
@@ -165,6 +179,10 @@ class KeptGibbs(PassChain, TopicChain):
 
     def mean(self) -> np.ndarray:
         """The expectation of ``draw``: less noise in averages."""
+        if are_many(self.topics):  # in the memory of one table
+            found = np.add(self.kept.used, self.beta[:, None], dtype=np.float32, casting="unsafe")
+            found /= (self.kept.totals + self.beta.sum()).astype(np.float32)
+            return found.T
         parameter = self.kept.used + self.beta[:, None]
         return (parameter / parameter.sum(axis=0)).T
 
@@ -186,9 +204,6 @@ class CollapsedGibbs(KeptGibbs):
 
     def sweep(self, begin: int, end: int) -> None:
         """New assignments, the topics integrated out."""
-        kept = self.kept
-        sweeps_kept.sweep_collapsed(
-            self.key, self.next_call(), 0, begin, end, self.token_starts, kept.codes, kept.labels, kept.table,
-            kept.totals, self._padded_alpha(), self.beta.astype(np.float32), np.float32(self.beta.sum()), self.topics,
-            False,
-        )  # fmt: skip
+        sweep_collapsed(
+            self.key, self.next_call(), begin, end, self.token_starts, self.kept, self._padded_alpha(), self.beta
+        )

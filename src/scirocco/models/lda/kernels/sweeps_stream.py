@@ -6,10 +6,10 @@ Given topics, a token of word w in document d has topic k with probability
 
 n_dk counting the document's other tokens. The first part runs over the topics present in the document, the second
 has sums known for each word: the cost of a token follows the topics of its document more than K (Yao, Mimno and
-McCallum 2009 split it like this). Documents are independent given the topics, so threads share them out; each block of
-documents has a random stream of its own, and all sums are of whole numbers: results do not depend on the threads.
+McCallum 2009 split it like this). Documents are independent given the topics, so threads share them out; each has a
+random stream of its own, and all sums are of whole numbers: results do not depend on the threads.
 
-``sweeps_kept`` looks at all topics of a token, which vector instructions make faster where they are not very many.
+Where assignments are kept, ``sweeps_kept`` looks at all topics of a token, and ``sweeps_proposed`` at two.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import numpy as np
 from scirocco.core.compiled import ZERO, fast_sums, inlined, inner, jit
 from scirocco.core.random import open_stream, uniform
 
-DOCUMENTS = 16  # that share a random stream
 STRETCH = 16  # topics whose sum is known, so that a search among all can jump
 
 
@@ -122,24 +121,6 @@ def _sweep_document(
         present[place[new]] += 1.0
     for j in range(m):
         place[active[j]] = -1
-
-
-@jit
-def sweep_kept(
-    key: Any, step: int, first: int, last: int, begin: int, end: int, starts: Any, words: Any, z: Any, phi: Any,
-    masses: Any, alpha: Any,
-) -> None:  # fmt: skip
-    """One sweep over the kept assignments of documents ``begin`` to ``end``: blocks ``first`` to ``last`` of them."""
-    topics = phi.shape[1]
-    active, place = np.empty(topics, np.int64), np.full(topics, -1)
-    present, heights = np.empty(topics, np.float32), np.empty(topics, np.float32)
-    for block in range(first, last):
-        s = open_stream(key, step, block)
-        for d in range(begin + block * DOCUMENTS, min(end, begin + (block + 1) * DOCUMENTS)):
-            low, high = starts[d], starts[d + 1]
-            _sweep_document(
-                s, words[low:high], z[low:high], phi, masses, alpha, active, present, place, heights
-            )  # fmt: skip
 
 
 @jit

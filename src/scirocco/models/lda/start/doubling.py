@@ -28,6 +28,7 @@ from scirocco.core.compiled import jit, over_blocks
 from scirocco.core.seeds import Purpose, stream_key
 from scirocco.counts.estimators import KeptCounts
 from scirocco.counts.packing import Arrays, packed, unpack_into
+from scirocco.models.lda.collapsed import are_many, sweep_collapsed
 from scirocco.models.lda.held_out import HeldOut
 from scirocco.models.lda.kernels import sweeps_kept
 
@@ -199,6 +200,11 @@ class Doubling:
                 self.key, call, block, low, high, self.starts, kept.codes, kept.labels, table, totals, *common
             )  # fmt: skip
 
+        if are_many(kept.rows):
+            sweep_collapsed(
+                self.key, call, begin, end, self.starts, kept, self.alpha, self.beta.astype(np.float64), fresh=fresh
+            )
+            return
         if blocks == 1:
             run(0, begin, end, kept.table, kept.totals)
             return

@@ -12,6 +12,9 @@ part of the documents by then, and what it will gain from the others is foreseen
 say so, at the latest after half of the search. Where there is time for both, what they led to is compared by log
 p(words, assignments), after as many sweeps of each over everything.
 
+With many topics (``collapsed.MANY``) there is no search: all documents are assigned, one after the other. Few documents
+cannot tell so many topics apart, and what they make of them takes longer to forget than sampling takes from nothing.
+
 An initial value like any other: the samplers that go on from it forget it. Work is counted in sweeps over all
 documents.
 """
@@ -26,6 +29,7 @@ import numpy as np
 from scirocco.corpora.documents import Documents
 from scirocco.counts.estimators import KeptCounts
 from scirocco.counts.packing import Arrays, nested, packed, unpack_into
+from scirocco.models.lda.collapsed import are_many
 from scirocco.models.lda.held_out import HeldOut, held_out_size
 from scirocco.models.lda.start.doubling import Doubling, joint_likelihood
 from scirocco.models.lda.start.em import TOKENS, StochasticEM
@@ -63,6 +67,7 @@ class Race(TimeLimited):
         self, documents: Documents, kept: KeptCounts, starts: np.ndarray, alpha: np.ndarray, beta: np.ndarray, *,
         seed: int, chain: int, passes: float, threads: int | None,
     ) -> None:  # fmt: skip
+        passes = 0.0 if are_many(kept.rows) else passes
         self.kept, self.starts, self.alpha, self.beta, self.passes = kept, starts, alpha, beta, passes
         self.size = documents.size
         self._common: dict[str, Any] = {"seed": seed, "chain": chain, "threads": threads}
