@@ -145,8 +145,8 @@ def sweep_collapsed(
     them, have no topics yet: each token gets one given those that have one by then, as a start.
     """
     level, beta_sum, near, sizes = _level(alpha, topics), beta.sum(), np.zeros(topics, np.float32), np.empty(topics)
-    for k in range(topics):
-        sizes[k] = totals[k] + beta_sum
+    for j in range(topics):
+        sizes[j] = totals[j] + beta_sum
     reach = in_reach(word_starts, places, starts[begin if fresh else starts.size - 1])
     s = open_stream(key, step, ZERO)
     aims, chances, spreads = np.empty((2, STRETCH), np.int64), np.empty((2, STRETCH)), np.empty((2, STRETCH))
