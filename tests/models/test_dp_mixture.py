@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import scirocco as sc
 from scirocco.corpora.documents import Documents
 from scirocco.models.dp_mixture import Multinomial, Poisson
-from scirocco.models.dp_mixture.clusters import Clusters
+from scirocco.models.dp_mixture.clusters import Clusters, Statistics
 from scirocco.models.dp_mixture.gibbs import Collapsed
 from scirocco.models.dp_mixture.partition import DirichletProcess
 from scirocco.models.dp_mixture.predictive import Snapshot
@@ -456,7 +456,7 @@ def test_tables_of_dates_and_intervals(tmp_path):
 
 def test_components_that_are_given_are_taken_as_they_are():
     law = Multinomial().encoding(np.ones((1, 2), int), None).law(0.1)
-    state = Snapshot.given(np.array([0.75]), np.array([[1.0, 1e-40]]), law)
+    state = Snapshot.given(Statistics(np.array([0.75]), np.array([[1.0, 1e-40]]), np.empty((1, 0, 3))), law)
     rows = Documents.of(np.array([[2, 3], [1, 0]]))
     np.testing.assert_allclose(state.scores(rows, 1)[:, 0], np.log(0.75) + np.array([3 * np.log(1e-40), 0.0]))
     np.testing.assert_allclose(state.scores(rows, 1)[1, 1], np.log(0.25 * 0.5))
@@ -475,7 +475,7 @@ def test_time_budgets_end_in_every_phase(data, ticking):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"component": "gaussian"}, "component must be one of"),
+        ({"component": "normal"}, "component must be one of"),
         ({"base": -1.0}, "base must be finite and greater than 0"),
         ({"base": [0.1, 0.2]}, "base must be a number or 4 of them"),
         ({"concentration": 0.0}, "concentration must be finite"),

@@ -87,7 +87,7 @@ def draws_around(truths, noise=0.3, draws=20, seed=0):
         rng.random(shape) < np.reshape(noise, (-1, 1, 1)), rng.integers(0, 3, shape), np.array(truths)[:, None]
     )
     number = np.full(shape[:2], 3.0)
-    return MixtureDraws(labels.astype(np.int32), number, number, number, rng.normal(size=shape[:2]), [], [])
+    return MixtureDraws(labels.astype(np.int32), number, number, number, rng.normal(size=shape[:2]), [], [], [], number)
 
 
 def test_modes_are_told_apart_where_distances_hardly_differ():
