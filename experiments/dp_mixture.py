@@ -42,6 +42,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 import scirocco as sc
 from scirocco.corpora.documents import Documents
+from scirocco.models.dp_mixture.clusters import Statistics
 from scirocco.models.dp_mixture.components import Multinomial
 from scirocco.models.dp_mixture.partition import DirichletProcess
 from scirocco.models.dp_mixture.predictive import Snapshot, log_predictive
@@ -180,7 +181,8 @@ def begin(found: Users, method: Method, batch: int, seed: int) -> Any:
 def as_drawn(chain: Any) -> Snapshot:
     """The state's weights and components that have users; what is missing to 1 is the prior's."""
     used, theta = chain.clusters.used, chain.parts[1].weights.theta
-    return Snapshot.given(chain.weights()[used], (theta[:, used] / theta[:, used].sum(axis=0)).T, chain.clusters.law)
+    shares = (theta[:, used] / theta[:, used].sum(axis=0)).T
+    return Snapshot.given(Statistics.of_features(chain.weights()[used], shares), chain.clusters.law)
 
 
 def follow(found: Users, method: Method, *, batch: int, seeds: int, marks: Sequence[int]) -> Curve:
@@ -197,7 +199,7 @@ def follow(found: Users, method: Method, *, batch: int, seeds: int, marks: Seque
             if step not in marks:
                 continue
             drawn = as_drawn(chain)
-            state = Snapshot.of(*chain.statistics(), drawn.law, chain.partition) if method.kept else drawn
+            state = Snapshot.of(chain.statistics(), drawn.law, chain.partition) if method.kept else drawn
             each = log_predictive([state], found.test, threads=1)
             raw = log_predictive([drawn], found.test, threads=1).mean() if method.kept else each.mean()
             now = (spent, each.mean(), raw, chain.clusters.number, chain.partition.concentration)

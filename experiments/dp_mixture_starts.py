@@ -25,6 +25,7 @@ from common import COLOURS, Claim
 
 import scirocco as sc
 from scirocco.corpora.documents import Documents
+from scirocco.models.dp_mixture.clusters import Statistics
 from scirocco.models.dp_mixture.density import count_rows, log_scores
 from scirocco.models.dp_mixture.gibbs import Collapsed
 from scirocco.models.dp_mixture.partition import DirichletProcess
@@ -74,7 +75,8 @@ def melted(rows: Documents, start: str, passes: int, seed: int) -> np.ndarray:
         clusters.relabel(clusters.labels.copy())
         for i in range(fewer, left):
             used, sizes = clusters.used, clusters.tables.sizes
-            state = Snapshot.of(sizes[used], clusters.tables.counts[:, used].T, clusters.law, chain.partition)
+            known = Statistics.of_features(sizes[used], clusters.tables.counts[:, used].T)
+            state = Snapshot.of(known, clusters.law, chain.partition)
             scores = log_scores(clusters.rows.take(slice(i, i + 1)), state.law, state.tables, state.weights, 1)[0]
             total += np.logaddexp.reduce(scores)
             shares = np.exp(scores - np.logaddexp.reduce(scores))
@@ -82,7 +84,7 @@ def melted(rows: Documents, start: str, passes: int, seed: int) -> np.ndarray:
             if place == used.size:
                 clusters.make_room(used.size + 2)
             clusters.labels[i] = used[place] if place < used.size else np.flatnonzero(clusters.tables.sizes == 0)[0]
-            count_rows(clusters.entries, clusters.labels, i, i + 1, clusters.tables, clusters.law.group)
+            count_rows(clusters.entries, clusters.labels, i, i + 1, clusters.tables, clusters.law)
         clusters.labels[fewer:] = -1
         clusters.relabel(clusters.labels.copy())
         left = fewer

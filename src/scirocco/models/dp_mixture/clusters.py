@@ -8,7 +8,7 @@ import numpy as np
 
 from scirocco.corpora.documents import Documents
 from scirocco.models.dp_mixture.density import Law, Tables, count_rows, log_marginals
-from scirocco.models.dp_mixture.numeric import learnt_priors
+from scirocco.models.dp_mixture.numeric import MOMENTS, learnt_priors
 from scirocco.models.dp_mixture.partition import PartitionLaw
 from scirocco.models.dp_mixture.rows import entries_of
 
@@ -24,6 +24,11 @@ class Statistics(NamedTuple):
     sizes: np.ndarray
     counts: np.ndarray
     moments: np.ndarray
+
+    @classmethod
+    def of_features(cls, sizes: np.ndarray, counts: np.ndarray) -> Statistics:
+        """Of rows without numbers."""
+        return cls(sizes, counts, np.empty((sizes.size, 0, MOMENTS)))
 
 
 class Clusters:

@@ -39,7 +39,6 @@ from scirocco.models.dp_mixture.clusters import Clusters, Statistics
 from scirocco.models.dp_mixture.density import ROWS, Law
 from scirocco.models.dp_mixture.engine import MixtureChain
 from scirocco.models.dp_mixture.gibbs import Collapsed
-from scirocco.models.dp_mixture.numeric import MOMENTS
 from scirocco.models.dp_mixture.partition import DirichletProcess
 from scirocco.run.checkpoint import part
 from scirocco.simplex import SCIR, SCIRCV, Exact, SimplexSampler, Weights
@@ -345,8 +344,7 @@ class SliceSampler(MixtureChain):
             return self.clusters.statistics()
         order = np.argsort(-self.clusters.tables.sizes, kind="stable")[: self.clusters.number]
         theta = self.parts[1].weights.theta[:, order]
-        moments = np.empty((order.size, 0, MOMENTS))
-        return Statistics(self.weights()[order], (theta / theta.sum(axis=0)).T, moments)
+        return Statistics.of_features(self.weights()[order], (theta / theta.sum(axis=0)).T)
 
     # Keeping.
 
