@@ -223,7 +223,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     if seed == 0 and tool in OURS:
                         fit()  # compiled
                     began = time.perf_counter()
-                    found.setdefault(tool, []).append((fit(), time.perf_counter() - began))
+                    measure = fit()
+                    found.setdefault(tool, []).append((measure, time.perf_counter() - began))
                 except ImportError as error:
                     print(f"{name:14s}{tool} is left out, since it is not installed: {error.name}")
         for tool, runs in found.items():
