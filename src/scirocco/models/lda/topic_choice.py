@@ -126,7 +126,7 @@ def choose_topics(
     for model in models.values():
         if names is not None:
             model.vocabulary_ = np.asarray(names, dtype=object)
-    return _judged(numbers, models, scores, tokens, max_seconds / len(numbers))
+    return _judged(numbers, models, scores, tokens)
 
 
 def _candidates(candidates: Iterable[int], size: int) -> list[int]:
@@ -174,7 +174,7 @@ def _within(best: np.ndarray, other: np.ndarray, tokens: np.ndarray, limit: floa
 
 
 def _judged(
-    numbers: list[int], models: dict[int, LDA], scores: dict[int, np.ndarray], tokens: np.ndarray, seconds: float
+    numbers: list[int], models: dict[int, LDA], scores: dict[int, np.ndarray], tokens: np.ndarray
 ) -> TopicChoice:
     import pandas as pd
 
@@ -189,7 +189,7 @@ def _judged(
             "perplexity": np.exp(-mean), "error": np.exp(-mean) * error, "difference": below,
             "difference_error": its_error, "reproduced": float(agreement.reproduced.mean()),
             "total_variation": float(agreement.total_variation[1:].mean()) if agreement.chains > 1 else np.nan,
-            "seconds": seconds,
+            "seconds": models[k].seconds_,
         })  # fmt: skip
     recommended = min(k for k in numbers if k == best or _within(scores[best], scores[k], tokens, CHANCE))
     share = float(models[recommended].agreement_.reproduced.mean())
