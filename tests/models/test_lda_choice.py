@@ -25,7 +25,7 @@ def test_the_number_that_made_the_data_is_found(counts, ticking):
     assert list(choice.table.index) == [2, 5, 30]
     assert choice.table.loc[5, "reproduced"] == 1
     assert choice.table.loc[2, "difference"] > 4 * choice.table.loc[2, "difference_error"]
-    assert choice.table["seconds"].sum() == pytest.approx(6, rel=0.01)  # measured; a fit ends at the look after its time
+    assert choice.table["seconds"].sum() == pytest.approx(6, rel=0.01)  # a fit ends at the look after its time
     assert "5 topics" in str(choice)
     assert choice.models[5].components_.shape == (5, 40)
     unigram = choice.models[5].unigram_perplexity(counts[:100])
