@@ -316,6 +316,18 @@ def test_a_boundary_within_reach_of_the_posterior_is_named():
         sc.tune(target, sc.SGLD("auto"), jnp.array(1.0), batch_size=3)
 
 
+def test_a_density_that_overflows_is_not_called_a_boundary():
+    """The log of a scale has the sd 100: exp(80) squared is no number in single precision, and one in double."""
+
+    def log_prior(p):
+        return -(jnp.log(p["s"]) ** 2) / 2e4 - jnp.log(p["s"]) - jnp.log1p((p["s"] / 1e10) ** 2)
+
+    nothing = np.zeros(50, np.float32)
+    target = sc.Target(log_prior, lambda p, x: 0.0 * x, nothing, constraints={"s": sc.constraints.positive})
+    with pytest.raises(ValueError, match=r"in single precision within.* and finite in double precision"):
+        sc.tune(target, sc.SGLD("auto"), {"s": jnp.array(1.0)}, batch_size=50)
+
+
 def test_a_boundary_out_of_reach_is_no_hindrance():
     data = RNG.exponential(size=500).astype(np.float32)
     target = sc.Target(lambda r: jnp.where(r > 0, -r, -jnp.inf), lambda r, x: jnp.log(r) - r * x, data)

@@ -349,6 +349,15 @@ def _require_inside(target: Target, position: Params, held: Params, place: str) 
     """Reject a density that ends where a chain would go; one that only overflows is left to the search."""
     value = float(_log_prior(target.density, position, held))
     if np.isnan(value) or value == -np.inf:
+        with jax.enable_x64(True):
+            double = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), position)
+            inside = np.isfinite(float(_log_prior(target.density, double, held)))
+        if inside:
+            raise ValueError(
+                f"log_prior is {value} in single precision {place}, and finite in double precision: some parameters "
+                "are hardly known, like scales of a horseshoe whose effects are zero. Give them a prior with a lighter "
+                "tail, or sample with scirocco.NUTS"
+            )
         raise ValueError(
             f"log_prior is {value} {place}: the density has a hard boundary there, which no gradient sampler respects. "
             "Say so with constraints={'sigma': scirocco.constraints.positive}, or reparametrise so that every real "
