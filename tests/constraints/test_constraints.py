@@ -108,6 +108,7 @@ def test_numpyro_constraints_are_taken_as_they_are():
     ("given", "params", "error", "words"),
     [
         ({"s": positive}, {"m": 1.0}, ValueError, "constraints name s .positive., which is not among"),
+        ({"theta": positive}, 1.0, ValueError, "one array without names: give the constraint itself, constraints=pos"),
         ({"s": positive}, {"s": -1.0}, ValueError, "s is not positive, or at the border of it: -1"),
         ({"s": positive}, {"s": 0.0}, ValueError, "s is not positive"),
         ({"s": positive}, {"s": np.nan}, ValueError, "s is not positive"),

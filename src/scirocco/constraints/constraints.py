@@ -92,6 +92,11 @@ class Constraints(Parametrisation):
         for path, constraint in self.parts:
             if not any(place[: len(path)] == path for place in paths):
                 name = f"{'.'.join(path)} ({constraint})"
+                if paths == [()]:
+                    raise ValueError(
+                        f"constraints name {name}, and the parameters are one array without names: give the constraint "
+                        f"itself, constraints={constraint}, or make them a dictionary"
+                    )
                 raise ValueError(f"constraints name {name}, which is not among the parameters {sorted(leaves)}")
         for (name, leaf), path in zip(leaves.items(), paths, strict=True):
             own = self.at(path)
