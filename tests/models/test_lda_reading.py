@@ -6,6 +6,7 @@ import pytest
 from scipy.cluster import hierarchy
 
 import scirocco as sc
+from scirocco.models.lda import collapsed
 from scirocco.models.lda.agreement import align
 from scirocco.models.lda.coherence import coherence
 from scirocco.models.lda.hierarchy import tree_of
@@ -302,6 +303,14 @@ def test_wrong_requests(fitted, data):
     ]:
         with pytest.raises((ValueError, TypeError), match=words):
             call()
+
+
+def test_seeds_of_many_topics_are_for_the_sampler_that_knows_them(data, monkeypatch):
+    monkeypatch.setattr(collapsed, "MANY", 3)
+    with pytest.raises(ValueError, match="so many topics, 3, need sampler='gibbs'"):
+        sc.LDA(3, seed_words=[["w1"]], max_iter=4).fit(data[0])
+    model = sc.LDA(3, seed_words=[["w1"]], max_iter=30, sampler="gibbs", random_state=0).fit(data[0])
+    assert np.argmax(model.components_[:, 1]) == 0
 
 
 @pytest.mark.quick

@@ -23,6 +23,7 @@ from scirocco.models.fit_location import FitLocation
 from scirocco.models.inputs import COUNTS, names_of, refuse_text, validate_data
 from scirocco.models.lda import evaluation, storage, updating
 from scirocco.models.lda.assignments import Assignments
+from scirocco.models.lda.collapsed import are_many
 from scirocco.models.lda.documents import apart, document_draws, document_moments, document_topics
 from scirocco.models.lda.engine import TOPICS
 from scirocco.models.lda.fitting import fit_topics
@@ -275,6 +276,10 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicReading):  # t
     def _require_seeds(self, choice: SamplerChoice) -> None:
         if choice.name not in IN_MEMORY:
             raise ValueError("seed_words need kept assignments: take sampler='gibbs' or 'collapsed'")
+        if choice.name == "collapsed" and are_many(
+            self.n_topics
+        ):  # proposals take topics of tokens, and these are none
+            raise ValueError(f"seed_words with so many topics, {self.n_topics:,}, need sampler='gibbs'")
         if self.learn_beta:
             raise ValueError("learn_beta would learn from the seed words: give seed_words or learn_beta")
 
