@@ -20,6 +20,8 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	# texts of users go into a page as texts
+	! grep -nE 'innerHTML|outerHTML|insertAdjacentHTML|document\.write' src/scirocco/report/assets/report.js
 
 types: $(VENV)/.dev
 	$(BIN)/mypy

@@ -163,18 +163,19 @@ class BiasReport:
             )
         if self.fault:
             lines.append(f"  NOT the law that the sampler promises: {self.fault}")
-        name, error = self.worst
-        lines.append(f"  estimated error of the posterior sd: at most {self._said(error)} (in {name})")
         if not self.stable:
             lines.append(
                 "  the step is UNSTABLE in the combination of parameters with the largest curvature: only that the "
                 "posterior is not Gaussian holds the chains"
             )
-        elif abs(self.stiffest_error) > LIMIT:
-            lines.append(
-                f"  in the combination of parameters with the largest curvature, if not in any single one: "
-                f"{self.stiffest_error:+.1%}"
-            )
+        else:
+            name, error = self.worst
+            lines.append(f"  estimated error of the posterior sd: at most {self._said(error)} (in {name})")
+            if abs(self.stiffest_error) > LIMIT:
+                lines.append(
+                    f"  in the combination of parameters with the largest curvature, if not in any single one: "
+                    f"{self.stiffest_error:+.1%}"
+                )
         if self.virial:
             ratio = np.concatenate([np.ravel(v) for v in self.virial.values()])
             roots = np.sqrt(np.maximum([ratio.min(), np.median(ratio), ratio.max()], 0))

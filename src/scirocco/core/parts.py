@@ -32,6 +32,12 @@ def is_part(value: Any) -> bool:
     return _PARTS.get(name_of(type(value))) is type(value) and dataclasses.is_dataclass(value)
 
 
+def is_public(value: Any) -> bool:
+    """Whether users make it by its name in the package itself."""
+    public: list[str] = importlib.import_module(PACKAGE).__all__
+    return is_part(value) and type(value).__name__ in public
+
+
 def part_named(name: str) -> type:
     """The class registered under a name; modules of this package are imported for it, no others."""
     module = name.split(":", maxsplit=1)[0]

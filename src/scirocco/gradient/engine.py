@@ -440,14 +440,14 @@ def _explain(chains: range, step: int, info: Info, failed: dict[str, np.ndarray]
             f"{largest} of chain {chains[chain]} is too large for sums of it in single precision at step {step + 1:,}"
         )
     far = [name for name in names if FREE + name in failed and not bad[FREE + name][chain]]
-    if far:
-        reach = float(np.max(np.abs(failed[FREE + far[0]][chain])))
+    norm, h = np.ravel(info.gradient_norm)[chain], np.ravel(info.step_size)[chain]
+    reach = max((float(np.max(np.abs(failed[FREE + name][chain]))) for name in far), default=0.0)
+    if far and not h * norm > reach:  # a step as long as that has leapt there
         return (
             f"{where}. Its step is not to blame: chains move free numbers, and that of {far[0]} has come to "
             f"{reach:.3g}. The posterior has a tail that reaches so far: give {far[0]} a prior with a lighter one, or "
             "take its logarithm as the parameter"
         )
-    norm, h = np.ravel(info.gradient_norm)[chain], np.ravel(info.step_size)[chain]
     return (
         f"{where} (step size {h:.3g}, gradient norm {norm:.3g}). Try a smaller step_size, a start nearer to the mode "
         "(estimator=ControlVariate()), or a larger batch_size"

@@ -15,19 +15,21 @@ from typing import Any, ClassVar, TypeVar
 
 import jax
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_classifier, is_regressor
 from sklearn.utils.validation import check_is_fitted
 
 from scirocco.core.checks import positive_array, require_budget, require_count, require_flag
 from scirocco.core.forked import refuse_after_fork
+from scirocco.core.parts import part_named
 from scirocco.core.seeds import Purpose, key_words
 from scirocco.core.types import Key, Params
 from scirocco.gradient.blocks import Block, split
 from scirocco.models import storage
 from scirocco.models.fit_location import RESUMER, FitLocation, warn_if_interrupted
+from scirocco.models.reported import Reported
 from scirocco.optimise.mode import find_mode
 from scirocco.run.description import RunOptions, StepSettings
-from scirocco.run.trace import Trace
+from scirocco.run.trace import REPORT, Trace
 from scirocco.run.verdict import NOT, Verdict
 from scirocco.samplers.base import Sampler
 from scirocco.target import Target
@@ -39,7 +41,7 @@ Rows = tuple[np.ndarray, ...]
 LEAST_SECONDS = 0.01  # that a search for a start leaves to the chains
 
 
-class GradientModel(BaseEstimator):  # type: ignore[misc]
+class GradientModel(Reported, BaseEstimator):  # type: ignore[misc]
     """The part of a model that is not the model: the settings of its run.
 
     Parameters
@@ -155,7 +157,19 @@ class GradientModel(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "posterior_")
         if not hasattr(self, "trace_"):
             return Verdict(NOT, ("the model was loaded without its trace: nothing is known of its chains",))
-        return self.trace_.verdict()
+        found = self.trace_.verdict()
+        if is_classifier(self) or is_regressor(self):
+            return replace(found, action=found.action.replace(".fit(X)", ".fit(X, y)"))
+        return found
+
+    def report(self, path: str | Path, X: Any = None, y: Any = None, *, title: str = "") -> Path:
+        """Write a page to look at and to pass on, one file that needs no network; returns its path.
+
+        The verdict and what to do next, what the model says, what ran, draws, bias and cost. With rows ``X`` and their
+        outcomes ``y`` also how well they are predicted: rows that the model was not fitted to.
+        """
+        check_is_fitted(self)
+        return part_named(REPORT)(self).write(path, title, X=X, y=y)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "posterior_")

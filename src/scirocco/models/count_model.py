@@ -21,6 +21,7 @@ from scirocco.core.compiled import available_threads
 from scirocco.core.interrupt import interruptible
 from scirocco.models import storage
 from scirocco.models.fit_location import FitLocation
+from scirocco.models.reported import Reported
 from scirocco.run.trace import Trace
 from scirocco.run.verdict import Verdict, judge
 from scirocco.samplers.base import automatic
@@ -70,7 +71,7 @@ def require_budgets(max_iter: object, max_seconds: object) -> None:
         raise ValueError("max_seconds must be one number; got an array")
 
 
-class CountModel(BaseEstimator):  # type: ignore[misc]
+class CountModel(Reported, BaseEstimator):  # type: ignore[misc]
     """The part of a model of counts that is not the model."""
 
     sampler: Any

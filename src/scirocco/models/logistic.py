@@ -191,9 +191,15 @@ class LogisticRegression(ClassifierMixin, GrowingModel):  # type: ignore[misc]
 
     def _target(self, X: np.ndarray, codes: np.ndarray, classes: int | None = None) -> Target:
         prior = Given(_log_prior, self.prior, float(self.prior_scale), float(self.intercept_scale))
+        features = getattr(self, "feature_names_in_", None)
+        coords = {} if features is None else {"feature": list(map(str, features))}
         if (len(self.classes_) if classes is None else classes) <= 2:
-            return Target(prior, _log_likelihood_of_two, (X, codes.astype(np.float32)))
-        return Target(prior, _log_likelihood, (X, codes.astype(np.int32)))
+            dims: dict[str, tuple[str, ...]] = {"coef": ("feature",)}
+            return Target(prior, _log_likelihood_of_two, (X, codes.astype(np.float32)), dims=dims, coords=coords)
+        dims = {"coef": ("class", "feature")} | ({"intercept": ("class",)} if self.fit_intercept else {})
+        if classes is None:
+            coords["class"] = list(map(str, self.classes_))
+        return Target(prior, _log_likelihood, (X, codes.astype(np.int32)), dims=dims, coords=coords)
 
     def _settle(self) -> None:
         coef = self._draws("coef").mean(axis=0, dtype=np.float64)

@@ -27,8 +27,11 @@ MAX_ROWS = 200
 LEAST_DRAWS = convergence.LEAST_DRAWS
 FEW = "draws are too few for ESS and R-hat"
 LEVELS = (0.05, 0.5, 0.95)  # quantiles of predictions
+PICKED = "picked"  # the attribute of a selected variable that has the places of its coordinates
 PREDICTOR = "scirocco.postprocess.predictions:Predictor"
 """What knows functions of draws and rows; this package knows no functions."""
+REPORT = "scirocco.report.report:Report"
+"""What makes pages of results; this package knows no pages."""
 
 
 @dataclass(frozen=True)
@@ -219,10 +222,10 @@ class Trace:
             raise ValueError(f"var_names {unknown} are not in the trace; it has {list(self.posterior.data_vars)}")
         if not chosen:
             note = "no draws were stored: moments only"
-            return Summary(self._moment_table(), self._noted(note), self.bias, self.tuning, verdict=self.verdict())
+            return Summary(self.moment_table(), self._noted(note), self.bias, self.tuning, verdict=self.verdict())
         if self.count < LEAST_DRAWS:
             note = f"{self.count} {FEW}"
-            return Summary(self._moment_table(), self._noted(note), self.bias, self.tuning, verdict=self.verdict())
+            return Summary(self.moment_table(), self._noted(note), self.bias, self.tuning, verdict=self.verdict())
         selected, note = thinned(self.posterior[chosen], MAX_ROWS)
         columns, labels = [], []
         for name in map(str, chosen):
@@ -248,7 +251,8 @@ class Trace:
 
         return verdict_of(self)
 
-    def _moment_table(self) -> pd.DataFrame:
+    def moment_table(self) -> pd.DataFrame:
+        """Mean and sd by coordinate from streaming moments, of an even selection where there are very many."""
         import pandas as pd
 
         mean, variance = self.moments.shown().pooled()
@@ -275,12 +279,23 @@ class Trace:
         ``moved`` is the difference of the means in sds of ``before``, ``sd_ratio`` the sd over that of then. Both have
         the Monte Carlo error of two runs.
         """
-        both = before._moment_table().add_suffix("_before").join(self._moment_table(), how="inner")
+        both = before.moment_table().add_suffix("_before").join(self.moment_table(), how="inner")
         if both.empty:
             raise ValueError("the traces have no parameters in common")
         moved = (both["mean"] - both["mean_before"]) / both["sd_before"]
         table = both[["mean_before", "mean"]].assign(moved=moved, sd_ratio=both["sd"] / both["sd_before"])
         return table.sort_values("moved", key=np.abs, ascending=False)
+
+    def report(self, path: str | Path, *, title: str = "") -> Path:
+        """Write a page to look at and to pass on, one file that needs no network; returns its path.
+
+        The verdict and what to do next, what ran, estimates with their errors, draws of the parameters that are known
+        worst, the bias report, the cost.
+        """
+        return part_named(REPORT)(self).write(path, title)
+
+    def _repr_html_(self) -> str:
+        return part_named(REPORT)(self).notebook()
 
     def save(self, path: str | Path) -> None:
         """Write the trace to a folder, as arrays and JSON. A trace that was saved there before is replaced.
@@ -322,7 +337,9 @@ def thinned(posterior: xr.Dataset, limit: int) -> tuple[xr.Dataset, str]:
         values = variable.values.reshape(*variable.shape[:2], -1)[:, :, picks]
         indices = (np.unravel_index(k, variable.shape[2:]) for k in picks)
         labels = [label_of(posterior, str(name), i).removeprefix(f"{name}[").removesuffix("]") for i in indices]
-        chosen[name] = xr.DataArray(values, dims=("chain", "draw", f"{name}_at"), coords={f"{name}_at": labels})
+        chosen[name] = xr.DataArray(
+            values, dims=("chain", "draw", f"{name}_at"), coords={f"{name}_at": labels}, attrs={PICKED: picks}
+        )
     total, shown = sum(sizes.values()), sum(c.shape[2] for c in chosen.values())
     return xr.Dataset(chosen), f"({shown:,} of {total:,} coordinates shown, evenly spread)"
 

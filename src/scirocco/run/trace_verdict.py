@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from scirocco.core.parts import is_public
 from scirocco.run import convergence
 from scirocco.run.describe import is_opaque, rebuild
 from scirocco.run.description import CodeSettings, Description, StepSettings
-from scirocco.run.trace import FEW, LEAST_DRAWS, MAX_ROWS, Trace, label_of, thinned
+from scirocco.run.trace import FEW, LEAST_DRAWS, MAX_ROWS, PICKED, Trace, label_of, thinned
 from scirocco.run.verdict import (
     LONGER,
     MARGIN,
@@ -30,7 +31,6 @@ from scirocco.run.verdict import (
 
 ENOUGH = 1000  # draws to ask for where there are next to none
 SEVERAL = 4  # chains, where one has none to be compared with
-AT_HAND = ("SCIR", "SCIRCV", "SGRLD", "Auto", "str", "float", "int")  # samplers and step sizes that can be written
 REACH = 4.0  # sds of the draws from their mean: farther away they have not been
 MOST_LONGER = 100.0  # times as long as it was: more is never asked for
 MOST_ASKED = 0.05  # of an error of sds: a verdict accepts no more
@@ -120,8 +120,8 @@ def _spread(trace: Trace, selected: Any, name: str, size: int) -> list[float | N
     known = getattr(trace.bias, "spread", {}).get(name)
     if known is None:
         return [None] * size
-    at = selected.coords.get(f"{name}_at")  # of a selection
-    return list(known if at is None else known[at.values.astype(int)])
+    at = selected[name].attrs.get(PICKED)
+    return list(known if at is None else known[at])
 
 
 def action_of(trace: Trace, advice: Advice) -> str:
@@ -156,7 +156,7 @@ def _action_on_codes(
     trace: Trace, known: Description, steps: CodeSettings, settings: dict[str, str], factor: float
 ) -> str:  # fmt: skip
     """What to run next on category codes."""
-    sampler = settings.pop("sampler", None) or _code(known.parts.sampler)
+    sampler = settings.pop("sampler", None) or sampler_code(known.parts.sampler)
     chains = steps.chains if steps.chains > 1 else SEVERAL
     kept: dict[str, Any] = {
         "categories": rebuild(known.parts.prior).size, "num_samples": max(steps.num_samples, _enough(trace, chains)),
@@ -194,17 +194,18 @@ def _longer_on_codes(tuning: Any, steps: CodeSettings, factor: float, least: int
     return now | {"thin": thin, "burn_in": max(steps.burn_in, steps.burn_in * thin // (2 * now["thin"]))}
 
 
-def _code(described: Any) -> str:
+def sampler_code(described: Any) -> str:
     """A sampler as a user would write it; ``sampler`` for one that only the caller can write."""
-    known = None if is_opaque(described) else rebuild(described)
-    parts = (known, getattr(known, "step_size", None))
+    known: Any = None if is_opaque(described) else rebuild(described)
     if type(known).__name__ == "Exact":
         return '"exact"'
-    if not all(type(part).__name__ in AT_HAND for part in parts) or not dataclasses.is_dataclass(known):
+    if not is_public(known):
         return "sampler"
-    fields = [(f, getattr(known, f.name)) for f in dataclasses.fields(known)]
-    if any(isinstance(value, np.ndarray) for _, value in fields):
-        return "sampler"
-    step = f"step_size={'sc.' if dataclasses.is_dataclass(parts[1]) else ''}{parts[1]!r}"
-    others = [f"{f.name}={value!r}" for f, value in fields if f.name != "step_size" and value != f.default]
-    return f"sc.{type(known).__name__}({', '.join([step, *others])})"
+    given = []
+    for f in dataclasses.fields(known):
+        value = getattr(known, f.name)
+        if not (value is None or isinstance(value, str | int | float | bool) or is_public(value)):
+            return "sampler"
+        if f.name == "step_size" or value != f.default:
+            given.append(f"{f.name}={'sc.' if is_public(value) else ''}{value!r}")
+    return f"sc.{type(known).__name__}({', '.join(given)})"

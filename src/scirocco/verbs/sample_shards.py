@@ -26,7 +26,7 @@ from scirocco.combine.certificate import Certificate, certify
 from scirocco.combine.diagnosis import Diagnosis, diagnose
 from scirocco.core.checks import require_choice
 from scirocco.core.interrupt import interruptible
-from scirocco.core.parts import name_of
+from scirocco.core.parts import name_of, part_named
 from scirocco.core.program import Given
 from scirocco.core.trees import named_leaves
 from scirocco.core.types import Array, Key, Params
@@ -36,7 +36,7 @@ from scirocco.run.description import Description, RunOptions, ShardSettings
 from scirocco.run.files import read_trace
 from scirocco.run.folder import RunFolder, all_begun, read_description
 from scirocco.run.resume import GivenParts, Resumer
-from scirocco.run.trace import Trace
+from scirocco.run.trace import REPORT, Trace
 from scirocco.run.verdict import LONGER, USE, Verdict, judge
 from scirocco.samplers.base import Sampler, automatic
 from scirocco.target import Target, require_target
@@ -139,9 +139,14 @@ class Sharded:
         names, structure = list(named_leaves(self.like)), jax.tree.structure(self.like)
         tree = jax.tree.unflatten(structure, [draws[name].values for name in names])
         found = named_leaves(jax.jit(jax.vmap(jax.vmap(function)))(tree))
+        of_shards = self.trace.posterior
         dims = {n: ("chain", "draw", *(f"{n}_dim_{k}" for k in range(v.ndim - 2))) for n, v in found.items()}
+        for name, value in found.items():
+            if of_shards[name].shape[2:] == value.shape[2:]:
+                dims[name] = tuple(map(str, of_shards[name].dims))
         made = xr.Dataset({n: (dims[n], np.asarray(v)) for n, v in found.items()})
-        return made.assign_coords({name: draws[name] for name in ("chain", "draw") if name in draws.coords})
+        named = {dim: of_shards[dim] for dim in made.dims if dim in of_shards.coords and dim not in ("chain", "draw")}
+        return made.assign_coords(named | {name: draws[name] for name in ("chain", "draw") if name in draws.coords})
 
     @cached_property
     def diagnosis(self) -> Diagnosis:
@@ -169,6 +174,16 @@ class Sharded:
             return Verdict(kind, reasons)
         fewer = f"sc.sample_shards(target, sampler, initial, shards={max(2, self.shards // 2)})"
         return Verdict(kind, reasons, "found.certificate.resampled()" if self.certificate.reliable else fewer)
+
+    def report(self, path: str | Path, *, title: str = "") -> Path:
+        """Write a page to look at and to pass on, one file that needs no network; returns its path.
+
+        The verdict, the combined draws, what each shard says alone, what ran.
+        """
+        return part_named(REPORT)(self).write(path, title)
+
+    def _repr_html_(self) -> str:
+        return part_named(REPORT)(self).notebook()
 
     def __str__(self) -> str:
         if self.missing:

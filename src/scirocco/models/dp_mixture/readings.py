@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from scirocco.core.checks import require_choice, require_count
+from scirocco.core.parts import part_named
 from scirocco.core.seeds import Purpose, generator
 from scirocco.corpora.documents import Documents
 from scirocco.models.count_model import CountModel
@@ -31,7 +33,7 @@ from scirocco.partitions.draws import (
     require_level,
     size_intervals,
 )
-from scirocco.run.trace import Summary, table_of
+from scirocco.run.trace import REPORT, Summary, table_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,6 +51,15 @@ class MixtureReadings(CountModel):
     @abstractmethod
     def _rows(self, X: Any, *, reset: bool) -> Documents:
         """A table as rows of features; with ``reset`` it is that of training."""
+
+    def report(self, path: str | Path, *, title: str = "") -> Path:
+        """Write a page to look at and to pass on, one file that needs no network; returns its path.
+
+        The verdict, the posterior of the number of clusters, sizes and profiles with intervals, which rows are together
+        and how sure each is, draws, what ran.
+        """
+        check_is_fitted(self, "posterior_")
+        return part_named(REPORT)(self).write(path, title)
 
     def fit_predict(self, X: Any, y: Any = None) -> np.ndarray:
         """``fit``, then ``labels_``."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from scirocco.core.checks import require_choice, require_count, require_flag
+from scirocco.core.parts import part_named
 from scirocco.models.count_model import CountModel
 from scirocco.models.credible import require_level
 from scirocco.models.lda import evaluation, words
@@ -20,7 +22,7 @@ from scirocco.models.lda.labels import checked_labels, checked_topic, shown, wit
 from scirocco.models.lda.merging import merged
 from scirocco.models.lda.representatives import names_of_documents, representatives
 from scirocco.models.lda.shares_by import GroupShares, shares_by
-from scirocco.run.trace import Summary
+from scirocco.run.trace import REPORT, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,6 +49,20 @@ class TopicReading(CountModel):
         def _repeated(self, n_draws: int) -> np.ndarray: ...
         def _documents(self, X: Any, *, reset: bool) -> Documents: ...
         def _names(self, vocabulary: Any) -> Any: ...
+
+    def report(
+        self, path: str | Path, X: Any = None, *, by: Any = None, names: Any = None, vocabulary: Any = None,
+        held_out: Any = None, title: str = "",
+    ) -> Path:  # fmt: skip
+        """Write a page to look at and to pass on, one file that needs no network; returns its path.
+
+        Topics by share, a map of them, each by its words with intervals, search, the verdict. With documents ``X`` the
+        most typical of each topic, by ``names`` if they have any, and coherence; with ``by``, as for ``shares_by``,
+        how shares develop; with other documents, ``held_out`` of the fit, their perplexity.
+        """
+        check_is_fitted(self)
+        given = {"X": X, "by": by, "names": names, "vocabulary": vocabulary, "held_out": held_out}
+        return part_named(REPORT)(self).write(path, title, **given)
 
     # Words.
 

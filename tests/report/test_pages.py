@@ -1,0 +1,272 @@
+"""Pages of every kind as their readers meet them: in a browser, without a network, with hostile names in them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from pages import HOSTILE, KINDS, page
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+FIRST = "\u2714\u25d0\u21bb\u2716"  # marks of verdicts
+MOST = 500_000  # bytes of a page but for its data
+
+
+class Elements(HTMLParser):
+    """The elements of a page, with their attributes, and the texts of scripts and styles."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found, self.texts, self._inside = [], {"script": [], "style": []}, None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.found.append((tag, dict(attributes)))
+        self._inside = tag if tag in self.texts else None
+        if self._inside:
+            self.texts[tag].append("")
+
+    def handle_endtag(self, tag):
+        self._inside = None
+
+    def handle_data(self, data):
+        if self._inside:
+            self.texts[self._inside][-1] += data
+
+    def count(self, tag):
+        return sum(found == tag for found, _ in self.found)
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """A browser; without one the tests that need it say so."""
+    path = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if path is None:
+        pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
+    sync = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    with sync.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(chromium):
+    """Opens a page, and looks at what it asked for and complained of when the test is over."""
+    asked, said, contexts = [], [], []
+
+    def opens(kind, **settings):
+        context = chromium.new_context(**{"viewport": {"width": 1280, "height": 900}, "offline": True} | settings)
+        contexts.append(context)
+        tab = context.new_page()
+        tab.on("request", lambda request: asked.append(request.url))
+        tab.on("console", lambda message: said.append(message.text))
+        tab.on("pageerror", lambda error: said.append(str(error)))
+        tab.on("dialog", lambda dialog: (said.append(dialog.message), dialog.dismiss()))
+        tab.goto(page(kind).as_uri())
+        return tab
+
+    yield opens
+    for context in contexts:
+        context.close()
+    assert [url for url in asked if not url.startswith(("file:", "blob:"))] == []
+    assert said == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_page_is_one_file_with_the_verdict_first(kind):
+    text = page(kind).read_text(encoding="utf-8")
+    elements = Elements(text)
+    scripts, (style,) = elements.texts["script"], elements.texts["style"]
+    policy = next(a["content"] for tag, a in elements.found if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none'")
+    data, script = scripts
+    assert _digest(script) in policy
+    assert _digest(style) in policy
+    assert isinstance(json.loads(data), dict)
+    assert len(text.encode()) - len(data.encode()) < MOST
+    for tag, attributes in elements.found:
+        assert tag not in ("img", "link", "iframe", "object", "base", "form")
+        assert not [name for name in attributes if name.startswith("on")]
+        assert attributes.get("href", "#").startswith("#")
+        assert "src" not in attributes
+    assert elements.count("script") == 2
+    main = text.index("<main")
+    assert main < text.index('id="verdict"') < text.index("</section>")
+    assert re.search(f"[{FIRST}]", text[main:])
+
+
+def _digest(text):
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def test_the_script_makes_no_markup_of_texts():
+    script = Elements(page("topics").read_text(encoding="utf-8")).texts["script"][1]
+    for name in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function("):
+        assert name not in script
+
+
+def test_a_diverged_run_says_so_before_all_else():
+    text = page("diverged").read_text(encoding="utf-8")
+    main = text[text.index("<main") :]
+    assert re.search(r"Do not use it</p><ul><li>diverged: (beta|sigma)", main)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_page_fits_its_window_and_names_its_parts(opened, kind):
+    for width, scheme in ((390, "dark"), (1280, "light")):
+        tab = opened(kind, viewport={"width": width, "height": 900}, color_scheme=scheme)
+        assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        ink, paper = tab.evaluate(
+            "[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]"
+        )
+        assert _contrast(ink, paper) > 7
+        assert (_brightness(paper) < 0.2) == (scheme == "dark")
+    assert tab.locator("main").count() == tab.locator("nav").count() == tab.locator("h1").count() == 1
+    assert tab.locator("section:not([aria-labelledby])").count() == 0
+    tables = "table:not(.u-legend)"  # which is part of a picture
+    assert tab.locator(f"{tables} th:not([scope]), {tables}:not(:has(caption))").count() == 0
+    assert tab.locator("svg[role=img]:not([aria-label])").count() == 0
+    assert tab.locator("button").evaluate_all("all => all.every(one => one.textContent.trim())")
+    ids = tab.locator("[id]").evaluate_all("all => all.map(one => one.id)")
+    assert len(ids) == len(set(ids))
+    for link in tab.locator("nav a").evaluate_all("all => all.map(one => one.hash)"):
+        assert link[1:] in ids
+
+
+def _brightness(colour):
+    shares = np.array([int(part) for part in re.findall(r"\d+", colour)[:3]]) / 255
+    linear = np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+def _contrast(first, second):
+    low, high = sorted([_brightness(first), _brightness(second)])
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_hostile_names_are_text(opened):
+    for kind in ("posterior", "topics", "clusters", "logistic", "directions", "components"):
+        tab = opened(kind)
+        tab.wait_for_timeout(50)
+        assert HOSTILE in tab.locator("body").text_content(), kind
+        assert tab.locator("img").count() == 0
+
+
+def test_tables_sort(opened):
+    tab = opened("posterior")
+    table = tab.locator("#estimates table").first
+    heads = table.locator("thead th button")
+    names = heads.all_text_contents()
+    mean = names.index("mean")
+
+    def column():
+        cells = table.locator(f"tbody tr > :nth-child({mean + 1})")
+        return cells.evaluate_all("all => all.map(one => Number(one.dataset.sort))")
+
+    before = column()
+    heads.nth(mean).click()
+    assert column() == sorted(before)
+    assert table.locator("thead th").nth(mean).get_attribute("aria-sort") == "ascending"
+    heads.nth(mean).press("Enter")
+    assert column() == sorted(before, reverse=True)
+    assert table.locator("thead th").nth(mean).get_attribute("aria-sort") == "descending"
+    assert len(set(before)) == len(before) == 4
+    with tab.expect_download() as download:
+        tab.locator("#estimates .save").click()
+    lines = download.value.path().read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 5
+    assert lines[0].split(",")[: mean + 1] == names[: mean + 1]
+
+
+def test_traces_are_drawn(opened):
+    tab = opened("posterior")
+    assert tab.locator(".trace canvas").count() == 4
+    ink = "one => one.getContext('2d').getImageData(0, 0, one.width, one.height).data.some(value => value)"
+    assert tab.locator(".trace canvas").first.evaluate(ink)
+
+
+def test_topics_by_relevance(opened):
+    tab = opened("topics")
+    first = tab.locator("#topic-words tbody th")
+
+    def lifts():
+        return [float(v) for v in tab.locator("#topic-words tbody td:last-child").all_text_contents()]
+
+    def probabilities():
+        return [float(v) for v in tab.locator("#topic-words tbody td:nth-child(3)").all_text_contents()]
+
+    slider = tab.locator("#relevance")
+    slider.fill("1")
+    assert probabilities() == sorted(probabilities(), reverse=True)
+    by_probability = first.all_text_contents()
+    slider.press("Home")  # the keyboard moves it too
+    assert tab.locator("#relevance-value").text_content() == "0.00"
+    assert lifts() == sorted(lifts(), reverse=True)
+    assert sorted(first.all_text_contents()) == sorted(by_probability)  # of so few words all are there
+
+
+def test_topics_one_at_a_time(opened):
+    tab = opened("topics")
+    name = tab.locator("#topic-name")
+    shown = {name.text_content()}
+    for _ in range(2):
+        tab.get_by_role("button", name="next topic").click()
+        tab.wait_for_function("document.activeElement.id === 'topic-name'")
+        shown.add(name.text_content())
+    assert len(shown) == 3
+    number = tab.evaluate("location.hash").removeprefix("#topic-")
+    assert tab.locator("[data-topic]:not([hidden])").evaluate_all("all => all.map(one => one.dataset.topic)") == [
+        number
+    ]
+    place = tab.locator("a[data-place]").first
+    place.focus()
+    place.press("Enter")
+    assert tab.evaluate("location.hash") == f"#topic-{place.get_attribute('data-place')}"
+    assert place.get_attribute("aria-current") == "true"
+
+
+def test_search_finds_words_and_documents(opened):
+    tab = opened("topics")
+    search, found = tab.get_by_label("words and documents"), tab.locator("#found li")
+    search.fill("RIVER")
+    assert {text.split(":")[0] for text in found.all_text_contents()} == {"river"}
+    assert tab.locator("#found-count").text_content() == f"{found.count()} found"
+    search.fill("onerror")
+    assert len(found.all_text_contents()) > 3
+    assert all(HOSTILE in text for text in found.all_text_contents())
+    found.locator("a").first.click()
+    assert tab.locator("#topic-name").text_content() == found.locator("a").first.text_content()
+    search.fill("no such thing")
+    assert found.count() == 0
+
+
+def test_the_keyboard_goes_through_in_order(opened):
+    tab = opened("topics")
+    tab.keyboard.press("Tab")
+    assert tab.evaluate("document.activeElement.hash") == "#main"
+    seen = []
+    for _ in range(60):
+        tab.keyboard.press("Tab")
+        seen.append(tab.evaluate("document.activeElement.getBoundingClientRect().top + scrollY"))
+        if tab.evaluate("document.activeElement.id") == "search":
+            break
+    else:
+        pytest.fail("the search is not reached")
+    assert seen[0] < seen[-1]
+    assert tab.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+
+
+def test_printed(opened):
+    tab = opened("posterior")
+    tab.emulate_media(media="print")
+    assert not tab.locator("nav").is_visible()
+    assert not tab.locator(".save").first.is_visible()
+    assert tab.locator(".verdict").is_visible()
+    assert tab.pdf().startswith(b"%PDF")
