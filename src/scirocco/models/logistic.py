@@ -53,7 +53,7 @@ class LogisticRegression(ClassifierMixin, GrowingModel):  # type: ignore[misc]
     intercept_scale : sd t of its Gaussian prior.
     sampler : any gradient sampler; by default ``UnderdampedLangevin(step_size="auto")``. Or "zigzag", which is exact
         from minibatches, of 10 rows by default: for two classes and a Gaussian prior. A step is then a time in which
-        the process moves by one posterior sd, and costs the more the more columns there are (docs/tuning.md).
+        the process moves by one posterior sd, and costs the more the more columns there are (docs/guides/tuning.md).
     estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose :
         the run; see
         ``scirocco.models.base.GradientModel``.
