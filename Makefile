@@ -8,7 +8,8 @@ LOWEST := .venv-lowest
 # uv takes a tenth of pip's time; where it finds no index, as behind a mirror that only pip knows, pip does it
 install = $(1)/bin/uv pip install --quiet --python $(1)/bin/python $(2) || $(1)/bin/python -m pip install --quiet $(2)
 
-.PHONY: demo test lint types test-all test-quick test-lowest test-pymc coverage bench experiments clean clean-compiled
+.PHONY: demo test lint types test-all test-quick test-lowest test-pymc coverage bench experiments docs docs-fresh clean \
+	clean-compiled
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/demo.py
@@ -46,6 +47,16 @@ test-pymc: $(VENV)-pymc/.test
 coverage: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" --cov=scirocco --cov-branch \
 		--cov-report=term-missing:skip-covered
+
+# the site, docs/_build/html/index.html, which opens without a network; pages that run code are run when they change
+docs: $(VENV)/.docs
+	$(BIN)/sphinx-build -q -W --keep-going -j auto docs docs/_build/html
+	$(BIN)/python docs/_extensions/offline.py docs/_build/html
+
+# all of them run
+docs-fresh:
+	rm -rf docs/_build docs/evidence/reproduction
+	$(MAKE) docs
 
 # needs SCIROCCO_DATA, the folder with the data sets
 bench: $(VENV)/.bench results/covertype_reference.npz
@@ -141,6 +152,10 @@ $(VENV)/.dev: $(VENV)/bin/python pyproject.toml
 	$(call install,$(VENV),-e ".[dev]")
 	touch $@
 
+$(VENV)/.docs: $(VENV)/bin/python pyproject.toml
+	$(call install,$(VENV),-e ".[docs]")
+	touch $@
+
 $(VENV)/.bench: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet -e ".[dev,bench]"
 	# it asks for an old ArviZ, which it never imports
@@ -148,7 +163,7 @@ $(VENV)/.bench: $(VENV)/.dev
 	touch $@
 
 clean:
-	rm -rf .venv .venv-* results build dist .coverage*
+	rm -rf .venv .venv-* results build dist docs/_build docs/evidence/reproduction .coverage*
 
 # Numba's cached machine code, which does not notice changes in other files than its own
 clean-compiled:

@@ -7,11 +7,15 @@ An experiment is one file that always reads in the same order: what the source c
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -172,7 +176,11 @@ def play(
     description: str, name: str, run: Callable[[str], Any], table: Callable[[Any], str],
     check: Callable[[Any], list[Claim]], draw: Callable[[Any, Path], None], argv: Sequence[str] | None,
 ) -> None:  # fmt: skip
-    """The whole of an experiment from the command line: run, print the table and the claims, write the picture."""
+    """The whole of an experiment from the command line: run, print the table and the claims, write picture and result.
+
+    The result, ``NAME.json``, is what the documentation shows and quotes: those of the repository are in
+    ``experiments/results``.
+    """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     modes = ("tiny", "short", "full")
     parser.add_argument("--mode", choices=modes, default="full", help="full is as long as the source's")
@@ -180,15 +188,29 @@ def play(
     options = parser.parse_args(argv)
     start = time.perf_counter()
     results = run(options.mode)
-    print(f"{description.splitlines()[0]}\n\n{table(results)}\n")
+    printed, claims = table(results), check(results)
+    print(f"{description.splitlines()[0]}\n\n{printed}\n")
     if options.mode != "full":
         print("A shorter mode: the criteria are those of the full length and may fail for lack of draws.\n")
-    for claim, holds, evidence in check(results):
+    for claim, holds, evidence in claims:
         print(f"[{'holds' if holds else 'FAILS'}] {claim}\n        {evidence}")
     options.output.mkdir(parents=True, exist_ok=True)
     picture = options.output / f"{name}.png"
     draw(results, picture)
-    print(f"\nPicture: {picture} ({time.perf_counter() - start:.0f} s in all)")
+    seconds = time.perf_counter() - start
+    arguments = re.sub(r"--output[ =]\S+", "", " ".join(sys.argv[1:])).split()
+    result = {
+        "title": description.splitlines()[0],
+        "command": " ".join([f"python experiments/{name}.py", *arguments]),
+        "mode": options.mode,
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "seconds": round(seconds),
+        "versions": {package: version(package) for package in ("scirocco", "jax", "numba", "numpy")},
+        "table": printed,
+        "claims": [{"claim": c, "holds": bool(holds), "evidence": e} for c, holds, e in claims],
+    }
+    (options.output / f"{name}.json").write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    print(f"\nPicture: {picture} ({seconds:.0f} s in all)")
 
 
 def columns(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

@@ -30,8 +30,8 @@ sizes of SGLD and SGHMC are the best of a grid by the divergence in a run of its
 method as many iterations; here SGLD and SGHMC have 100,000 after 2,000, every 50th kept, because NUTS on the shards
 looks at 10 to 300 million rows and SGLD, with them, at 5 million (with 10,000 iterations they did not get around in
 posteriors with two modes or a bend). KDEMC and Weierstrass, which the source tunes as well, choose their widths
-themselves, are ours, and differ from those of the source (see docs/combine.md). NUTS is BlackJAX's in place of Stan's,
-with 2 x 1,000 draws a shard. Short mode has 2 repetitions, a fifth of the draws, two dimensions.
+themselves, are ours, and differ from those of the source (see docs/guides/combine.md). NUTS is BlackJAX's
+in place of Stan's, with 2 x 1,000 draws a shard. Short mode has 2 repetitions, a fifth of the draws, two dimensions.
 """
 
 from __future__ import annotations

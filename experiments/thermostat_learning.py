@@ -24,9 +24,9 @@ MNIST, with larger eta because there are fewer rows, and leaves out the ratings.
 What came out: on MNIST much is as claimed. But at equal a = 0.01 and eta up to 4e-7 the two samplers are hardly to be
 told apart: the chosen settings differ in eta, which validation errors of 3.14 % and 3.15 % decided for SGHMC, and so
 'with the chosen settings SGNHT is better' is not about the samplers alone. On MovieLens with a = 0.01 the runs are too
-short for the thermostat. It settles within about (A + B)/h steps (docs/conventions.md), some 200,000 with the B that
-the kinetic energy of SGHMC suggests; its own kinetic energy is still above 2, and at the largest eta, the best in Table
-3, it diverges too.
+short for the thermostat. It settles within about (A + B)/h steps (docs/reference/conventions.md), some 200,000 with
+the B that the kinetic energy of SGHMC suggests; its own kinetic energy is still above 2, and at the largest eta, the
+best in Table 3, it diverges too.
 """
 
 from __future__ import annotations

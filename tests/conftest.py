@@ -3,6 +3,7 @@
 import gc
 import hashlib
 import importlib
+import json
 import mmap
 import os
 import signal
@@ -109,6 +110,8 @@ def play(load, monkeypatch, capsys, tmp_path):
             assert f"[{'holds' if holds else 'FAILS'}] {claim}\n        {evidence}\n" in printed
         picture = tmp_path / "pictures" / f"{name}.png"
         assert str(picture) in printed
+        stored = json.loads(picture.with_suffix(".json").read_text())
+        assert [tuple(claim.values()) for claim in stored["claims"]] == [(c, bool(h), e) for c, h, e in claims]
         assert picture.read_bytes().startswith(b"\x89PNG")
         assert picture.stat().st_size > 20_000
         return module, found, claims

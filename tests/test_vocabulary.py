@@ -1,4 +1,4 @@
-"""One word for one thing (docs/conventions.md): no verb speaks as models do, no model as verbs do."""
+"""One word for one thing (docs/reference/conventions.md): no verb speaks as models do, no model as verbs do."""
 
 from __future__ import annotations
 

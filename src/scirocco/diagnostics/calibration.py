@@ -52,7 +52,7 @@ POWER = 0.8  # chance that an error is seen which is said to be seen
 POINTS = 100  # at most, at which the empirical distribution function is looked at
 TESTS = 3  # of a quantity
 FEW_DRAWS, FEW_REPEATS = 20, 20  # below them nothing is said
-TOO_WIDE = 0.25  # share of an sd that makes a result useless (docs/verdict.md)
+TOO_WIDE = 0.25  # share of an sd that makes a result useless (docs/guides/verdict.md)
 PANELS, COLUMNS = 12, 4
 TOLD = 3  # names in one line
 

@@ -46,16 +46,25 @@ class GradientModel(Reported, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    sampler : any gradient sampler, such as ``SGLD(step_size="auto")``; the model's own choice if None.
-    estimator : ``Plain()``, ``ControlVariate()``, ``SAGA()`` or ``SVRG()``; chosen with the sampler if None.
-    batch_size : rows of a minibatch, a count (at most all are taken) or a share of all.
-    n_draws, burn_in, thin : draws kept of each chain, steps before the first, steps from draw to draw.
-    n_chains : independent chains.
-    max_seconds : time budget of the chains, compiling not counted, nor the search for a start unless a model says so;
-        None for none.
-    random_state : seed.
-    measure_bias : say how far the sampled law is from the posterior (``trace_.bias``), for about a tenth of the work.
-    verbose : show progress.
+    sampler
+        Any gradient sampler, such as ``SGLD(step_size="auto")``; the model's own choice if None.
+    estimator
+        ``Plain()``, ``ControlVariate()``, ``SAGA()`` or ``SVRG()``; chosen with the sampler if None.
+    batch_size
+        Rows of a minibatch, a count (at most all are taken) or a share of all.
+    n_draws, burn_in, thin
+        Draws kept of each chain, steps before the first, steps from draw to draw.
+    n_chains
+        Independent chains.
+    max_seconds
+        Time budget of the chains, compiling not counted, nor the search for a start unless a model says so; None
+        for none.
+    random_state
+        Seed.
+    measure_bias
+        Say how far the sampled law is from the posterior (``trace_.bias``), for about a tenth of the work.
+    verbose
+        Show progress.
     """
 
     _facts: ClassVar[tuple[str, ...]] = ()  # fitted attributes that are numbers, kept in the file as JSON

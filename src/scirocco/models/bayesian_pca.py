@@ -60,28 +60,6 @@ HEAT = 0.05  # share of the noise that may come from minibatches
 class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientModel):  # type: ignore[misc]
     """Probabilistic principal components, all of whose parameters have posteriors.
 
-    Parameters
-    ----------
-    n_components : k, columns of the loadings, fewer than columns of ``X``.
-    prior_scale : r, sd of the normal priors of the logarithms of scales and noise.
-    mean_scale : q, sd of the prior of the mean around the column means, in sds of the data.
-    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose :
-        the run; see
-        ``scirocco.models.base.GradientModel``. Samplers must be able to move on manifolds. ``thin=None`` is 8, and more
-        where gradients are of sums and columns turn slowly.
-
-    Attributes
-    ----------
-    components_ : (component, feature), posterior mean directions, orthonormalised, in order of falling variance.
-    explained_variance_, explained_variance_ratio_ : posterior means of l_j = s_j^2 + sigma^2 and of its share of all.
-    noise_variance_, mean_ : posterior means of sigma^2 and m.
-    subspace_ : (component, feature), an orthonormal basis of the mean subspace: the leading eigenvectors of the mean of
-        U U', which does not depend on signs, order and rotations of the columns.
-    posterior_ : draws of ``loadings`` (feature, component), ``scales``, ``noise`` (sds) and ``mean`` in units of the
-        data, an ``xarray.Dataset``; also, in radians, ``column_angles`` between columns and ``components_``, and
-        ``subspace_angles``, the principal angles to ``subspace_``, the largest first.
-    trace_ : the run, in the coordinates of the chain.
-
     Columns of the draws have the order and signs that fit those of the maximum likelihood best. Where two scales are
     equal within their uncertainty, the subspace that they span is known and the directions inside are not: these
     columns turn freely (up to 45 degrees for two of them, beyond which matching takes the other), their
@@ -91,6 +69,38 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
 
     All columns share one noise: scale them beforehand if their units differ. Constant columns stay, with a warning.
 
+    Parameters
+    ----------
+    n_components : int, default 2
+        k, columns of the loadings, fewer than columns of ``X``.
+    prior_scale : float, default 2.0
+        r, sd of the normal priors of the logarithms of scales and noise.
+    mean_scale : float, default 10.0
+        q, sd of the prior of the mean around the column means, in sds of the data.
+    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose
+        The run; see ``scirocco.models.base.GradientModel``. Samplers must be able to move on manifolds.
+        ``thin=None`` is 8, and more where gradients are of sums and columns turn slowly.
+
+    Attributes
+    ----------
+    components_
+        (component, feature), posterior mean directions, orthonormalised, in order of falling variance.
+    explained_variance_, explained_variance_ratio_
+        Posterior means of l_j = s_j^2 + sigma^2 and of its share of all.
+    noise_variance_, mean_
+        Posterior means of sigma^2 and m.
+    subspace_
+        (component, feature), an orthonormal basis of the mean subspace: the leading eigenvectors of the mean of U
+        U', which does not depend on signs, order and rotations of the columns.
+    posterior_
+        Draws of ``loadings`` (feature, component), ``scales``, ``noise`` (sds) and ``mean`` in units of the data,
+        an ``xarray.Dataset``; also, in radians, ``column_angles`` between columns and ``components_``, and
+        ``subspace_angles``, the principal angles to ``subspace_``, the largest first.
+    trace_
+        The run, in the coordinates of the chain.
+
+    Examples
+    --------
     >>> import numpy as np, scirocco as sc
     >>> from scirocco.models.bayesian_pca import BayesianPCA
     >>> rng = np.random.default_rng(0)

@@ -39,20 +39,28 @@ class GaussianMixture(DensityMixin, GrowingModel):  # type: ignore[misc]
 
     Parameters
     ----------
-    n_components : number of components.
-    concentration : alpha of the Dirichlet prior of the weights.
-    prior_scale : r, sd of the means' prior in sds of the data.
-    precision_shape, precision_rate : of the Gamma prior of the precisions, in units of the data's.
-    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose :
-        the run; see
-        ``scirocco.models.base.GradientModel``.
+    n_components : int, default 2
+        Number of components.
+    concentration : float, default 1.0
+        Alpha of the Dirichlet prior of the weights.
+    prior_scale : float, default 3.0
+        r, sd of the means' prior in sds of the data.
+    precision_shape, precision_rate
+        Of the Gamma prior of the precisions, in units of the data's.
+    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose
+        The run; see ``scirocco.models.base.GradientModel``.
 
     Attributes
     ----------
-    weights_, means_, scales_ : posterior means; ``scales_`` are sds, (component, feature).
-    posterior_ : draws of ``weights``, ``means`` and ``scales``, an ``xarray.Dataset``, components in one order.
-    trace_ : the run, of ``weights``, and of ``means`` and ``scales`` in units of the data's sds.
+    weights_, means_, scales_
+        Posterior means; ``scales_`` are sds, (component, feature).
+    posterior_
+        Draws of ``weights``, ``means`` and ``scales``, an ``xarray.Dataset``, components in one order.
+    trace_
+        The run, of ``weights``, and of ``means`` and ``scales`` in units of the data's sds.
 
+    Examples
+    --------
     >>> import numpy as np, scirocco as sc
     >>> rng = np.random.default_rng(0)
     >>> X = np.concatenate([rng.normal(-3, 1, (300, 1)), rng.normal(3, 1, (200, 1))])

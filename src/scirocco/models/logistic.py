@@ -45,29 +45,39 @@ MOST_LOGITS = 2**24  # at a time: predictions of many draws for many rows come i
 class LogisticRegression(ClassifierMixin, GrowingModel):  # type: ignore[misc]
     """Bayesian logistic regression for two classes, softmax regression for more.
 
-    Parameters
-    ----------
-    prior : "gaussian" or "laplace", of the weights.
-    prior_scale : its scale s, the sd of the Gaussian or the b of the Laplace law.
-    fit_intercept : whether there is an intercept.
-    intercept_scale : sd t of its Gaussian prior.
-    sampler : any gradient sampler; by default ``UnderdampedLangevin(step_size="auto")``. Or "zigzag", which is exact
-        from minibatches, of 10 rows by default: for two classes and a Gaussian prior. A step is then a time in which
-        the process moves by one posterior sd, and costs the more the more columns there are (docs/tuning.md).
-    estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose :
-        the run; see
-        ``scirocco.models.base.GradientModel``.
-
-    Attributes
-    ----------
-    coef_, intercept_ : posterior means, shaped as in scikit-learn.
-    classes_ : the labels.
-    posterior_ : draws of ``coef`` and ``intercept``, an ``xarray.Dataset`` (chain, draw, ...).
-    trace_ : the run, with its summary, tuning and bias report.
-
     Constant columns stay: their weights follow the prior (shared with the intercept), and a warning says so.
     Separable classes need no treatment: the prior keeps the posterior proper, and the draws show how far it reaches.
 
+    Parameters
+    ----------
+    prior : str, default "gaussian"
+        "gaussian" or "laplace", of the weights.
+    prior_scale : float, default 1.0
+        Its scale s, the sd of the Gaussian or the b of the Laplace law.
+    fit_intercept : bool, default True
+        Whether there is an intercept.
+    intercept_scale : float, default 10.0
+        Sd t of its Gaussian prior.
+    sampler : optional
+        Any gradient sampler; by default ``UnderdampedLangevin(step_size="auto")``. Or "zigzag", which is exact from
+        minibatches, of 10 rows by default: for two classes and a Gaussian prior. A step is then a time in which the
+        process moves by one posterior sd, and costs the more the more columns there are (docs/guides/tuning.md).
+    estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose
+        The run; see ``scirocco.models.base.GradientModel``.
+
+    Attributes
+    ----------
+    coef_, intercept_
+        Posterior means, shaped as in scikit-learn.
+    classes_
+        The labels.
+    posterior_
+        Draws of ``coef`` and ``intercept``, an ``xarray.Dataset`` (chain, draw, ...).
+    trace_
+        The run, with its summary, tuning and bias report.
+
+    Examples
+    --------
     >>> import numpy as np, scirocco as sc
     >>> X = np.random.default_rng(0).normal(size=(500, 2))
     >>> model = sc.LogisticRegression(n_draws=50, random_state=0).fit(X, X[:, 0] + X[:, 1] > 0)

@@ -46,27 +46,36 @@ class MatrixFactorization(RegressorMixin, GrowingModel):  # type: ignore[misc]
     ``fit(X, y)`` takes pairs (user, item) of whole numbers, shape (n, 2), and their ratings; ``fit(R)`` a sparse
     matrix, users x items, whose stored entries are the ratings.
 
-    Parameters
-    ----------
-    n_factors : length of the factors.
-    noise_precision : tau, the precision of a rating; learnt if None.
-    precision_shape, precision_rate : of the Gamma law of the four precisions.
-    rating_range : (least, greatest) possible rating; others are an error, and predictions stay inside; or None.
-    n_users, n_items : how many there are; by default one more than the largest number in the data.
-    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose :
-        the run; see
-        ``scirocco.models.base.GradientModel``.
-
-    Attributes
-    ----------
-    mean_ : the mean rating m.
-    posterior_ : draws of ``user_factors``, ``item_factors``, ``user_biases``, ``item_biases`` and ``precisions``.
-    trace_ : the run.
-
     Users and items without ratings are predicted from the prior, with mean 0 for their factors and biases: the rating
     of a new user is the mean plus the bias of the item. That holds for numbers beyond ``n_users`` and ``n_items`` too.
     Factors are only known up to a rotation that may differ from chain to chain: average predictions, not factors.
 
+    Parameters
+    ----------
+    n_factors : int, default 10
+        Length of the factors.
+    noise_precision : float, optional
+        Tau, the precision of a rating; learnt if None.
+    precision_shape, precision_rate
+        Of the Gamma law of the four precisions.
+    rating_range : tuple[float, float], optional
+        (least, greatest) possible rating; others are an error, and predictions stay inside; or None.
+    n_users, n_items
+        How many there are; by default one more than the largest number in the data.
+    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose
+        The run; see ``scirocco.models.base.GradientModel``.
+
+    Attributes
+    ----------
+    mean_
+        The mean rating m.
+    posterior_
+        Draws of ``user_factors``, ``item_factors``, ``user_biases``, ``item_biases`` and ``precisions``.
+    trace_
+        The run.
+
+    Examples
+    --------
     >>> import numpy as np, scirocco as sc
     >>> rng = np.random.default_rng(0)
     >>> pairs = np.stack([rng.integers(20, size=500), rng.integers(30, size=500)], axis=1)

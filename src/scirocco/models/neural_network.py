@@ -143,24 +143,31 @@ class _Network(GradientModel):
 class NeuralNetworkClassifier(ClassifierMixin, _Network):  # type: ignore[misc]
     """A two-layer Bayesian neural network for classes.
 
-    Parameters
-    ----------
-    hidden : units of the hidden layer.
-    activation : s, one of "tanh", "relu", "sigmoid" or "softmax".
-    precision_shape, precision_rate : of the Gamma law of the precisions.
-    standardize : scale the columns of X to mean 0 and sd 1 first; constant columns become 0.
-    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose :
-        the run; see
-        ``scirocco.models.base.GradientModel``.
-
-    Attributes
-    ----------
-    posterior_ : draws of the weights and of ``precisions``, an ``xarray.Dataset``.
-    trace_ : the run.
-
     Hidden units can change places, so weights of different chains are not comparable; predictions are. By default the
     sampler is a thermostat with a step size that follows the number of rows and the precision of the noise.
 
+    Parameters
+    ----------
+    hidden
+        Units of the hidden layer.
+    activation
+        s, one of "tanh", "relu", "sigmoid" or "softmax".
+    precision_shape, precision_rate
+        Of the Gamma law of the precisions.
+    standardize
+        Scale the columns of X to mean 0 and sd 1 first; constant columns become 0.
+    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose
+        The run; see ``scirocco.models.base.GradientModel``.
+
+    Attributes
+    ----------
+    posterior_
+        Draws of the weights and of ``precisions``, an ``xarray.Dataset``.
+    trace_
+        The run.
+
+    Examples
+    --------
     >>> import numpy as np, scirocco as sc
     >>> X = np.random.default_rng(0).normal(size=(400, 2))
     >>> model = sc.NeuralNetworkClassifier(hidden=8, n_draws=20, random_state=0).fit(X, X[:, 0] * X[:, 1] > 0)

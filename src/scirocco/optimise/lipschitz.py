@@ -80,16 +80,24 @@ def glm_bounds(
 
         C_i = max_j kappa_j |z_ji| |z_j|_2 / p_j + that of the prior,    p_j = 1/N, or those of ``batching``
 
-    Args:
-        features: the x_j, one row for each example; columns in the order of the flattened parameters, a column of ones
-            for an intercept.
-        curvature: kappa, one number or one for each row: 1/4 for logistic regression, 1/sigma^2 for linear regression,
-            1 for probit. There is none for Poisson regression, whose l'' = -exp(x'w) has no bound.
-        prior_precision: the largest |second derivative| of the log prior in each coefficient, which has no cross terms:
-            the precision of a normal prior.
-        scale: L, as in ``ZigZag``; the identity by default.
-        batching: ``Weighted`` draws of rows; uniform by default.
+    Parameters
+    ----------
+    features
+        The x_j, one row for each example; columns in the order of the flattened parameters, a column of ones for an
+        intercept.
+    curvature
+        The bounds kappa, one number or one for each row: 1/4 for logistic regression, 1/sigma^2 for linear regression,
+        1 for probit. There is none for Poisson regression, whose l'' = -exp(x'w) has no bound.
+    prior_precision
+        The largest |second derivative| of the log prior in each coefficient, which has no cross terms: the
+        precision of a normal prior.
+    scale : Scale, optional
+        L, as in ``ZigZag``; the identity by default.
+    batching : Weighted, optional
+        ``Weighted`` draws of rows; uniform by default.
 
+    Examples
+    --------
     >>> glm_bounds(np.array([[1.0, 2.0], [1.0, 0.0]]), curvature=0.25, prior_precision=1.0).round(3)
     array([2.118, 3.236])
     """

@@ -50,25 +50,40 @@ def zigzag(
 ) -> dict[str, Any]:
     """What ``sample`` needs for the exact posterior of a generalised linear model, from a few rows at a time.
 
-    Args:
-        target: the posterior, its data in memory.
-        features: the x_j of log likelihoods l(x_j'w, y_j), a row for each example in the order of the data; columns in
-            the order of the flattened parameters, a column of ones for an intercept.
-        initial: where the search for the mode starts.
-        curvature: a bound of |l''|, one number or one for each row: 1/4 for logistic regression, 1/sigma^2 for linear
-            regression, 1 for probit. Poisson regression has none.
-        prior_precision: the precision of the normal prior, one number or one for each coefficient; of other priors
-            without cross terms the largest |second derivative| of the log density.
-        step_size: the time from draw to draw, in which the process moves by so many posterior sds.
-        temperature: T of exp(-U/T).
-        batch_size: rows of a minibatch, one for each proposal.
-        seed: of the search for the mode.
-        near: ``initial`` is near the mode, as the mean of an earlier run is: Newton's steps are all of the search.
+    Parameters
+    ----------
+    target : Target
+        The posterior, its data in memory.
+    features
+        The x_j of log likelihoods l(x_j'w, y_j), a row for each example in the order of the data; columns in the
+        order of the flattened parameters, a column of ones for an intercept.
+    initial : pytree
+        Where the search for the mode starts.
+    curvature
+        A bound of |l''|, one number or one for each row: 1/4 for logistic regression, 1/sigma^2 for linear
+        regression, 1 for probit. Poisson regression has none.
+    prior_precision
+        The precision of the normal prior, one number or one for each coefficient; of other priors without cross
+        terms the largest |second derivative| of the log density.
+    step_size : float, default 1.0
+        The time from draw to draw, in which the process moves by so many posterior sds.
+    temperature : float, default 1.0
+        T of exp(-U/T).
+    batch_size : int, default 10
+        Rows of a minibatch, one for each proposal.
+    seed : int, default 0
+        Of the search for the mode.
+    near : bool, default False
+        ``initial`` is near the mode, as the mean of an earlier run is: Newton's steps are all of the search.
 
-    Returns:
-        ``sampler``, ``initial`` (the mode), ``estimator``, ``batching`` and ``batch_size``, by the names of ``sample``.
-        Bounds that gradients of the target do not keep are refused.
+    Returns
+    -------
+    dict
+        ``sampler``, ``initial`` (the mode), ``estimator``, ``batching`` and ``batch_size``, by the names of
+        ``sample``. Bounds that gradients of the target do not keep are refused.
 
+    Examples
+    --------
     >>> import jax, scirocco as sc
     >>> x = np.random.default_rng(0).normal(size=(500, 2)).astype(np.float32)
     >>> y = (x[:, 0] > 0.3).astype(np.float32)

@@ -87,33 +87,55 @@ def check_calibration(
 ) -> Calibration:
     """Check a run of ``sample`` by simulated data: does the sampler find the parameters that they come from?
 
-    Args:
-        target: the posterior that was sampled, its data in memory.
-        trace: the run, all parameters stored. Truths are some of its draws.
-        simulate: a function of parameters and a random key that draws data from the likelihood: the same pytree of
-            arrays as the target's, with any number of rows, always the same; the number of rows that there are is a
-            good one. For a regression on X it returns ``(X, new_y)``.
-        repeats: data sets to simulate and sample. The answer says what size of error so many can see.
-        quantities: a function of the parameters that returns named scalars, to be checked as well.
-        data_sets: simulated data sets that are added in a repeat. With more of them smaller errors are seen.
-        sampler: another sampler, used as it is. By default that of the run with its settings, in units of the narrower
-            posterior; with ``step_size="auto"`` each repeat finds its own. A run with settings for each parameter, or
-            with bounds, as ``ZigZag`` has, needs it.
-        num_samples: draws of each chain of a repeat; by default as many of those of the run as are worth 200.
-        burn_in: of each repeat; that of the run by default.
-        thin: likewise.
-        batch_size: by default the share of the data that it was in the run; with a ``sampler`` that of ``sample``.
-        estimator: that of the run by default; with a ``sampler`` that of ``sample``.
-        batching: the same; of a run with ``Weighted`` or ``Strata`` it must be given, for all rows.
-        blocks: those of the run, if it had any, given again.
-        chains: as many as in the run by default.
-        seed: the only source of randomness.
-        max_seconds: no repeat but the first begins after that; compiling does not count.
-        progress: show a progress bar; by default on a terminal or in a notebook.
-        workers: repeats at the same time, each in a thread. The answer does not depend on it.
-
     Ctrl-C keeps the repeats that are done.
 
+    Parameters
+    ----------
+    target : Target
+        The posterior that was sampled, its data in memory.
+    trace : Trace
+        The run, all parameters stored. Truths are some of its draws.
+    simulate : callable
+        A function of parameters and a random key that draws data from the likelihood: the same pytree of arrays as
+        the target's, with any number of rows, always the same; the number of rows that there are is a good one. For
+        a regression on X it returns ``(X, new_y)``.
+    repeats : int, default 100
+        Data sets to simulate and sample. The answer says what size of error so many can see.
+    quantities : callable, optional
+        A function of the parameters that returns named scalars, to be checked as well.
+    data_sets : int, default 1
+        Simulated data sets that are added in a repeat. With more of them smaller errors are seen.
+    sampler : Sampler, optional
+        Another sampler, used as it is. By default that of the run with its settings, in units of the narrower
+        posterior; with ``step_size="auto"`` each repeat finds its own. A run with settings for each parameter, or
+        with bounds, as ``ZigZag`` has, needs it.
+    num_samples : int, optional
+        Draws of each chain of a repeat; by default as many of those of the run as are worth 200.
+    burn_in : int, optional
+        Of each repeat; that of the run by default.
+    thin : int, optional
+        Likewise.
+    batch_size : int or float, optional
+        By default the share of the data that it was in the run; with a ``sampler`` that of ``sample``.
+    estimator : Estimator, optional
+        That of the run by default; with a ``sampler`` that of ``sample``.
+    batching : Batching, optional
+        The same; of a run with ``Weighted`` or ``Strata`` it must be given, for all rows.
+    blocks : sequence of Block, optional
+        Those of the run, if it had any, given again.
+    chains : int, optional
+        As many as in the run by default.
+    seed : int, default 0
+        The only source of randomness.
+    max_seconds : float, optional
+        No repeat but the first begins after that; compiling does not count.
+    progress : bool, optional
+        Show a progress bar; by default on a terminal or in a notebook.
+    workers : int, default 1
+        Repeats at the same time, each in a thread. The answer does not depend on it.
+
+    Examples
+    --------
     >>> import jax, jax.numpy as jnp, scirocco as sc
     >>> x = jax.random.normal(jax.random.key(0), (50,))
     >>> target = sc.Target(lambda m: -m**2 / 2, lambda m, row: -(row - m) ** 2 / 2, x)

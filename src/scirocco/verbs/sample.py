@@ -69,37 +69,61 @@ def sample(
 ) -> Trace:
     """Sample a posterior from minibatches.
 
-    Args:
-        target: the posterior.
-        sampler: the dynamics, such as ``SGLD(step_size=1e-5)``, or ``SGLD(step_size="auto")``: see ``tune``. Without
-            one the cost of gradients decides: ``NUTS`` on all data, or ``UnderdampedLangevin(step_size="auto")``.
-        initial: where the chains start, any pytree; or a function of a random key, for dispersed starts. With
-            ``step_size="auto"`` the search for the mode starts there, and chains start around the mode.
-        num_samples: draws to keep from each chain.
-        burn_in: steps before the first of them.
-        thin: steps from draw to draw. By default 1; with ``step_size="auto"`` as many as keep the Monte Carlo error of
-            every parameter small enough for its mean and sd to be used, as far as tuning can tell, at most 200.
-        batch_size: rows of a minibatch, a count or a fraction of N. By default 1 % of N, but 100 to 1,000 rows.
-        estimator: ``Plain()`` by default, ``ControlVariate()``, ``SAGA()`` or ``SVRG()``; with ``step_size="auto"`` the
-            less noisy of the first two by default.
-        batching: how rows are drawn: ``batches.Shuffled()``, ``Sweeps()``, ``RandomBlocks()``, ``WithReplacement()`` or
-            ``Weighted(p)``; by default what the sampler prefers, mostly the first.
-        blocks: the user's own updates for some of the parameters.
-        chains: independent chains, run side by side.
-        seed: the only source of randomness: the same seed gives the same draws, bit for bit.
-        collect: what to store of each draw: a function of the parameters, None for all of them, False for nothing (the
-            streaming moments are kept in any case).
-        gradients: store an estimate of grad U with each draw, from a minibatch of its own, for
-            ``postprocess.trace_zero_variance``.
-        max_seconds: a budget of time, after which the run stops with what it has; compiling does not count.
-        path: a folder for draws and checkpoints; draws stay in memory without it.
-        checkpoint_seconds: time between checkpoints.
-        progress: show a progress bar; by default on a terminal or in a notebook.
-        group_size: chains that advance together in one program; all by default. The draws of a group depend on the seed
-            and on the numbers of its chains, not on the other groups.
-        workers: groups that run at the same time, each in a thread.
-        report: measure how far the sampled law is from the posterior (``trace.bias``), for about a tenth of the work.
+    Parameters
+    ----------
+    target : Target
+        The posterior.
+    sampler : Sampler, optional
+        The dynamics, such as ``SGLD(step_size=1e-5)``, or ``SGLD(step_size="auto")``: see ``tune``. Without one the
+        cost of gradients decides: ``NUTS`` on all data, or ``UnderdampedLangevin(step_size="auto")``.
+    initial : pytree or callable, optional
+        Where the chains start, any pytree; or a function of a random key, for dispersed starts. With
+        ``step_size="auto"`` the search for the mode starts there, and chains start around the mode.
+    num_samples : int, default 1000
+        Draws to keep from each chain.
+    burn_in : int, default 1000
+        Steps before the first of them.
+    thin : int, optional
+        Steps from draw to draw. By default 1; with ``step_size="auto"`` as many as keep the Monte Carlo error of
+        every parameter small enough for its mean and sd to be used, as far as tuning can tell, at most 200.
+    batch_size : int or float, optional
+        Rows of a minibatch, a count or a fraction of N. By default 1 % of N, but 100 to 1,000 rows.
+    estimator : Estimator, optional
+        ``Plain()`` by default, ``ControlVariate()``, ``SAGA()`` or ``SVRG()``; with ``step_size="auto"`` the less
+        noisy of the first two by default.
+    batching : Batching, optional
+        How rows are drawn: ``batches.Shuffled()``, ``Sweeps()``, ``RandomBlocks()``, ``WithReplacement()`` or
+        ``Weighted(p)``; by default what the sampler prefers, mostly the first.
+    blocks : sequence of Block, optional
+        The user's own updates for some of the parameters.
+    chains : int, default 4
+        Independent chains, run side by side.
+    seed : int, default 0
+        The only source of randomness: the same seed gives the same draws, bit for bit.
+    collect : callable or bool, optional
+        What to store of each draw: a function of the parameters, None for all of them, False for nothing (the
+        streaming moments are kept in any case).
+    gradients : bool, default False
+        Store an estimate of grad U with each draw, from a minibatch of its own, for
+        ``postprocess.trace_zero_variance``.
+    max_seconds : float, optional
+        A budget of time, after which the run stops with what it has; compiling does not count.
+    path : str or Path, optional
+        A folder for draws and checkpoints; draws stay in memory without it.
+    checkpoint_seconds : float, default 30.0
+        Time between checkpoints.
+    progress : bool, optional
+        Show a progress bar; by default on a terminal or in a notebook.
+    group_size : int, optional
+        Chains that advance together in one program; all by default. The draws of a group depend on the seed and on
+        the numbers of its chains, not on the other groups.
+    workers : int, default 1
+        Groups that run at the same time, each in a thread.
+    report : bool, default True
+        Measure how far the sampled law is from the posterior (``trace.bias``), for about a tenth of the work.
 
+    Examples
+    --------
     >>> import jax.numpy as jnp, scirocco as sc
     >>> target = sc.Target(lambda m: -m**2 / 2, lambda m, x: -(x - m)**2 / 2, jnp.arange(10.0))
     >>> trace = sc.sample(target, sc.SGLD(step_size=0.01), jnp.array(4.0), num_samples=500, batch_size=5, chains=2)

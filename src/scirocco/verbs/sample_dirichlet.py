@@ -69,37 +69,61 @@ def sample_dirichlet(
 ) -> Trace:
     """Sample the probabilities of categories from minibatches of observed category codes.
 
-    Args:
-        data: a vector of codes 0, 1, ..., in memory, memory-mapped, or a ``batches`` source of one column.
-        prior: the Dirichlet parameter, one number or one for each category.
-        sampler: one of ``simplex``, or its name: "scir_cv", the default, which counts the data once, "scir", both with
-            ``step_size="auto"``; "exact". The step size is then the largest at which no posterior sd is off by more
-            than 5 %; ``SCIR(Auto(sd_error=0.02))`` asks for another limit (``trace.tuning`` says what was found).
-        batch_size: observations of a minibatch, a count or a fraction of N. By default 1 % of N, but 100 to 10,000;
-            with ``step_size="auto"`` all data in memory, which are then counted once, and of data on disk more than
-            1 %, if fewer would have to take many more steps.
-        num_samples: draws to keep from each chain, after ``burn_in`` steps, one every ``thin`` steps.
-        thin: by default 1; with ``step_size="auto"`` as many as keep the Monte Carlo error of every category small
-            enough for its mean and sd to be used, by the law of omega, at most 200.
-        categories: how many there are; by default the length of the prior, or what occurs in the data.
-        batching: "independent" samples, "shuffled" epochs, "with_replacement", or ``batches.Strata(labels)``.
-        estimator: how counts are estimated: "plain"; for samplers on natural parameters also "control_variate" and
-            "saga", which know all counts after one pass. ``SCIRCV`` has its own.
-        lazy: leave categories that a minibatch does not touch until they are read (same law, other random numbers); by
-            default when they are many. Recording reads everything: combine with ``thin``.
-        initial: unnormalised weights to start all chains from; by default draws given a first part of the data.
-        chains: independent chains.
-        seed: the only source of randomness: the same seed gives the same draws, whatever the threads.
-        collect: what to store of each draw: a function of omega, None for omega itself, False for nothing (the
-            streaming moments are kept in any case).
-        max_seconds: a budget of time, after which the run stops with what it has; compiling does not count.
-        path: a folder for draws and checkpoints, for ``scirocco.resume(path, data)``; in memory without it.
-        checkpoint_seconds: time between checkpoints.
-        progress: show a bar; by default on a terminal or in a notebook.
-        threads: of the transitions of many categories; all cores by default.
-        workers: chains that run at the same time, each in a thread; pays where steps are long.
-        report: say how far the sampled law is from the posterior (``trace.bias``).
+    Parameters
+    ----------
+    data
+        A vector of codes 0, 1, ..., in memory, memory-mapped, or a ``batches`` source of one column.
+    prior : default 1.0
+        The Dirichlet parameter, one number or one for each category.
+    sampler : SimplexSampler or str, optional
+        One of ``simplex``, or its name: "scir_cv", the default, which counts the data once, "scir", both with
+        ``step_size="auto"``; "exact". The step size is then the largest at which no posterior sd is off by more
+        than 5 %; ``SCIR(Auto(sd_error=0.02))`` asks for another limit (``trace.tuning`` says what was found).
+    batch_size : int or float, optional
+        Observations of a minibatch, a count or a fraction of N. By default 1 % of N, but 100 to 10,000; with
+        ``step_size="auto"`` all data in memory, which are then counted once, and of data on disk more than 1 %, if
+        fewer would have to take many more steps.
+    num_samples : int, default 1000
+        Draws to keep from each chain, after ``burn_in`` steps, one every ``thin`` steps.
+    thin : int, optional
+        By default 1; with ``step_size="auto"`` as many as keep the Monte Carlo error of every category small enough
+        for its mean and sd to be used, by the law of omega, at most 200.
+    categories : int, optional
+        How many there are; by default the length of the prior, or what occurs in the data.
+    batching : str or Strata, default "independent"
+        "independent" samples, "shuffled" epochs, "with_replacement", or ``batches.Strata(labels)``.
+    estimator : str or CountEstimator, default "plain"
+        How counts are estimated: "plain"; for samplers on natural parameters also "control_variate" and "saga",
+        which know all counts after one pass. ``SCIRCV`` has its own.
+    lazy : bool, optional
+        Leave categories that a minibatch does not touch until they are read (same law, other random numbers); by
+        default when they are many. Recording reads everything: combine with ``thin``.
+    initial : optional
+        Unnormalised weights to start all chains from; by default draws given a first part of the data.
+    chains : int, default 4
+        Independent chains.
+    seed : int, default 0
+        The only source of randomness: the same seed gives the same draws, whatever the threads.
+    collect : callable or bool, optional
+        What to store of each draw: a function of omega, None for omega itself, False for nothing (the streaming
+        moments are kept in any case).
+    max_seconds : float, optional
+        A budget of time, after which the run stops with what it has; compiling does not count.
+    path : str or Path, optional
+        A folder for draws and checkpoints, for ``scirocco.resume(path, data)``; in memory without it.
+    checkpoint_seconds : float, default 30.0
+        Time between checkpoints.
+    progress : bool, optional
+        Show a bar; by default on a terminal or in a notebook.
+    threads : int, optional
+        Of the transitions of many categories; all cores by default.
+    workers : int, default 1
+        Chains that run at the same time, each in a thread; pays where steps are long.
+    report : bool, default True
+        Say how far the sampled law is from the posterior (``trace.bias``).
 
+    Examples
+    --------
     >>> import numpy as np, scirocco as sc
     >>> codes = np.repeat([0, 1, 2], [700, 290, 10])
     >>> trace = sc.sample_dirichlet(codes, 0.1, sc.SCIR(step_size=0.02), batch_size=100, num_samples=500, thin=10)

@@ -59,17 +59,27 @@ def update(
 ) -> Trace:
     """Sample the posterior given more rows, from where an earlier run has come to.
 
-    Args:
-        before: the earlier run of ``sample`` or ``update``, a trace or its folder. It is left as it is.
-        target: the posterior of all rows: those of the earlier run first, then the new ones.
-        sampler: by default that of the earlier run; one that was chosen by the cost of gradients is chosen again.
-        num_samples, burn_in, chains, seed, estimator, batching: by default those of the earlier run.
-        thin, batch_size: likewise, but found anew where tuning finds them.
-        blocks, collect: functions are given again, as for ``resume``.
-        max_seconds, path, checkpoint_seconds, progress, workers, report: as for ``sample``; ``path`` is a new folder.
-
     ``trace.moved(before)`` says how far the posterior has moved, in sds of then.
 
+    Parameters
+    ----------
+    before : Trace or str or Path
+        The earlier run of ``sample`` or ``update``, a trace or its folder. It is left as it is.
+    target : Target
+        The posterior of all rows: those of the earlier run first, then the new ones.
+    sampler : Sampler, optional
+        By default that of the earlier run; one that was chosen by the cost of gradients is chosen again.
+    num_samples, burn_in, chains, seed, estimator, batching
+        By default those of the earlier run.
+    thin, batch_size
+        Likewise, but found anew where tuning finds them.
+    blocks, collect
+        Functions are given again, as for ``resume``.
+    max_seconds, path, checkpoint_seconds, progress, workers, report
+        As for ``sample``; ``path`` is a new folder.
+
+    Examples
+    --------
     >>> import jax.numpy as jnp, numpy as np, scirocco as sc
     >>> x = np.random.default_rng(0).normal(2.0, 1.0, 3000).astype(np.float32)
     >>> def target(rows):

@@ -46,58 +46,92 @@ class DirichletProcessMixture(MixtureReadings):
 
     Parameters
     ----------
-    component : what rows are made of: "multinomial" (counts; the number of events of a row may be any), "categorical"
-        (a table of categories, missing entries allowed), "bernoulli" (a table of yes and no), "poisson" (counts whose
-        totals matter too), "gaussian" (numbers), "mixed" (columns of several kinds; a dictionary says which, such as
-        {"age": "gaussian", "job": "categorical", "visits": "poisson"}), or a ``Component`` of your own. "auto" looks at
-        the table; ``component_`` and ``summary`` say what it took.
-    base : parameter of the base measure: Dirichlet(base), a number or one for each feature. None is 0.1 for counts, and
-        1 for tables. Columns of numbers have priors of their own (``Gaussian``).
-    learn_base : learn the base measure: "concentration" its total, "full" its mean too. True is "full".
-    concentration : of the Dirichlet process, or the Dirichlet parameter gamma of weights of "mfm"; None learns it (of
-        "mfm" it is 1 then).
-    concentration_prior : shape and rate of its gamma prior.
-    n_components_prior : "dp", a Dirichlet process, or "mfm", a mixture of finite mixtures, whose number of clusters
-        does not grow with the rows. "auto" is "dp" for counts, and "mfm" for tables.
-    sampler : "collapsed" integrates weights and parameters out, one thread; "gibbs" draws them given all rows and then
+    component : default "multinomial"
+        What rows are made of: "multinomial" (counts; the number of events of a row may be any), "categorical" (a
+        table of categories, missing entries allowed), "bernoulli" (a table of yes and no), "poisson" (counts whose
+        totals matter too), "gaussian" (numbers), "mixed" (columns of several kinds; a dictionary says which, such
+        as {"age": "gaussian", "job": "categorical", "visits": "poisson"}), or a ``Component`` of your own. "auto"
+        looks at the table; ``component_`` and ``summary`` say what it took.
+    base : optional
+        Parameter of the base measure: Dirichlet(base), a number or one for each feature. None is 0.1 for counts,
+        and 1 for tables. Columns of numbers have priors of their own (``Gaussian``).
+    learn_base : default False
+        Learn the base measure: "concentration" its total, "full" its mean too. True is "full".
+    concentration : float, optional
+        Of the Dirichlet process, or the Dirichlet parameter gamma of weights of "mfm"; None learns it (of "mfm" it
+        is 1 then).
+    concentration_prior : tuple[float, float], default (1.0, 1.0)
+        Shape and rate of its gamma prior.
+    n_components_prior : str, default "auto"
+        "dp", a Dirichlet process, or "mfm", a mixture of finite mixtures, whose number of clusters does not grow
+        with the rows. "auto" is "dp" for counts, and "mfm" for tables.
+    sampler : default "auto"
+        "collapsed" integrates weights and parameters out, one thread; "gibbs" draws them given all rows and then
         new clusters of a minibatch, on all threads. "slice" is the slice sampler with sticks; "scir", "scir_cv" and
         "sgrld", or a simplex sampler such as ``SCIR(step_size)``, move its sticks and components by small steps (a
         Dirichlet process of multinomial rows only). "auto" takes "collapsed", for 10^7 entries or more "gibbs".
-    stick_sampler : another simplex sampler for the sticks, such as one with its own step size.
-    allocations : "kept" counts the clusters of all rows, which makes every sampler but "sgrld" exact; "estimated" those
-        of a minibatch, as in the literature on stochastic gradients. "auto" estimates for "scir", "scir_cv", "sgrld".
-    batch_size : rows of a minibatch; chosen by the sampler if None.
-    split_merge : add moves that split and merge clusters.
-    start : where the search begins: "one" cluster, rows that join one by one ("sequential"), "random" clusters, or an
+    stick_sampler : optional
+        Another simplex sampler for the sticks, such as one with its own step size.
+    allocations : str, default "auto"
+        "kept" counts the clusters of all rows, which makes every sampler but "sgrld" exact; "estimated" those of a
+        minibatch, as in the literature on stochastic gradients. "auto" estimates for "scir", "scir_cv", "sgrld".
+    batch_size : int, optional
+        Rows of a minibatch; chosen by the sampler if None.
+    split_merge : bool, default True
+        Add moves that split and merge clusters.
+    start : default "one"
+        Where the search begins: "one" cluster, rows that join one by one ("sequential"), "random" clusters, or an
         array of labels.
-    search : look for a good start; otherwise sampling begins right at ``start``.
-    max_iter : passes over the rows, at most. None: as many as ``max_seconds`` allows; if that is None too, 300, and
-        twice as many again and again until R-hat of the number of clusters and of the log posterior is at most 1.05
-        over the second half, up to 4,800 or 10^8 entries looked at by each chain.
-    max_seconds : time budget of ``fit``, which then stops with what it has; None for none. If both budgets are given,
-        both bind.
-    n_chains : independent chains.
-    n_draws : draws to keep from each chain; None for 100, or as many as take 256 MB for very many rows.
-    loss : of the point partition, "vi" (variation of information) or "binder".
-    n_jobs : threads; -1 or None for all cores. The result does not depend on it.
-    random_state : seed.
-    verbose : show progress.
+    search : bool, default True
+        Look for a good start; otherwise sampling begins right at ``start``.
+    max_iter : int, optional
+        Passes over the rows, at most. None: as many as ``max_seconds`` allows; if that is None too, 300, and twice
+        as many again and again until R-hat of the number of clusters and of the log posterior is at most 1.05 over
+        the second half, up to 4,800 or 10^8 entries looked at by each chain.
+    max_seconds : float, optional
+        Time budget of ``fit``, which then stops with what it has; None for none. If both budgets are given, both
+        bind.
+    n_chains : int, default 2
+        Independent chains.
+    n_draws : int, optional
+        Draws to keep from each chain; None for 100, or as many as take 256 MB for very many rows.
+    loss : str, default "vi"
+        Of the point partition, "vi" (variation of information) or "binder".
+    n_jobs : int, optional
+        Threads; -1 or None for all cores. The result does not depend on it.
+    random_state : optional
+        Seed.
+    verbose : bool, default False
+        Show progress.
 
     Attributes
     ----------
-    membership_ : probabilities of the clusters for each training row and, last, of others, averaged over draws.
-    labels_ : the most probable cluster of each training row, the largest cluster first.
-    n_clusters_ : how many clusters these are: the most frequent number of the draws.
-    posterior_ : draws with ``n_clusters``, ``concentration``, ``log_density`` (of rows and partition) and ``labels``,
-        an ``xarray.Dataset`` (chain, draw, ...).
-    component_ : the name of the component: "auto" decided.
-    agreement_ : whether the chains find the same partitions; printed as a report.
-    trace_ : the run: draws, those of changing size in ``trace_.ragged``, statistics; not after ``load``.
-    sampler_ : the sampler that ran: "auto" decided.
-    n_iter_ : passes that were made.
-    ended_ : which budget ended the fit; ``summary`` says so too.
-    seconds_ : time that ``fit`` took.
+    membership_
+        Probabilities of the clusters for each training row and, last, of others, averaged over draws.
+    labels_
+        The most probable cluster of each training row, the largest cluster first.
+    n_clusters_
+        How many clusters these are: the most frequent number of the draws.
+    posterior_
+        Draws with ``n_clusters``, ``concentration``, ``log_density`` (of rows and partition) and ``labels``, an
+        ``xarray.Dataset`` (chain, draw, ...).
+    component_
+        The name of the component: "auto" decided.
+    agreement_
+        Whether the chains find the same partitions; printed as a report.
+    trace_
+        The run: draws, those of changing size in ``trace_.ragged``, statistics; not after ``load``.
+    sampler_
+        The sampler that ran: "auto" decided.
+    n_iter_
+        Passes that were made.
+    ended_
+        Which budget ended the fit; ``summary`` says so too.
+    seconds_
+        Time that ``fit`` took.
 
+    Examples
+    --------
     >>> import numpy as np, scirocco as sc
     >>> rng = np.random.default_rng(0)
     >>> counts = rng.poisson([[5.0, 0.0, 1.0]] * 60 + [[0.0, 4.0, 1.0]] * 30)

@@ -42,51 +42,84 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicReading):  # t
 
     Parameters
     ----------
-    n_topics : number of topics K.
-    alpha : parameter of the documents' Dirichlet prior, a number or one for each topic.
-    beta : parameter of the topics' Dirichlet prior, a number or one for each word.
-    sampler : "gibbs" keeps every token's topic in memory and is exact from minibatches; "collapsed" is the collapsed
+    n_topics : int, default 50
+        Number of topics K.
+    alpha : default 0.1
+        Parameter of the documents' Dirichlet prior, a number or one for each topic.
+    beta : default 0.05
+        Parameter of the topics' Dirichlet prior, a number or one for each word.
+    sampler : default "auto"
+        "gibbs" keeps every token's topic in memory and is exact from minibatches; "collapsed" is the collapsed
         Gibbs sampler. The others see documents and forget them: "scir", "scir_cv" and "sgrld", or a sampler such as
         ``SCIR(step_size)``; on natural parameters "sgld", "sgld_cv", "sghmc" and "sgnht", or one such as
-        ``SGLD(step_size)``. "auto" takes "collapsed", for 10^8 tokens
-        or more "gibbs", and "scir" if memory does not allow them.
-    estimator : how a sampler on natural parameters estimates counts: "plain", "control_variate" or "saga".
-    batch_size : documents of a minibatch; chosen by the sampler if None.
-    max_iter : passes over the documents, at most. None: as many as ``max_seconds`` allows, 100 if that is None too.
-    max_seconds : time budget of ``fit``, which then stops with what it has; None for none. If both budgets are given,
-        both bind.
-    n_chains : independent chains, aligned to each other.
-    n_draws : draws of the topics to keep from each chain, at most one a pass of its second half. None: 100, or fewer,
-        but 20 at least, where all would take more than 128 megabytes.
-    sweeps, skip_sweeps : Gibbs sweeps on each document of a stream, and how many of the first are not counted.
-    search_passes : passes of the search for good topics that ``fit`` starts with; None lets the size decide. With
-        many topics (1,000 or more) there is none.
-    seed_words : words that a reader wants in topics, ``{label: words}``, or a list of lists of words, the first for
-        topic 0; words of data without names are numbers of columns. For samplers in memory.
-    seed_weight : how strongly: a seed word counts as if its topic had been seen with it so many times its occurrences.
-    learn_alpha, learn_beta : learn the priors too, alpha for each topic by itself (samplers in memory only).
-    total_documents : documents that the whole stream has, for ``partial_fit``; those seen so far if None.
-    n_jobs : threads; -1 or None for all cores. The result does not depend on it.
-    random_state : seed.
-    verbose : show progress.
+        ``SGLD(step_size)``. "auto" takes "collapsed", for 10^8 tokens or more "gibbs", and "scir" if memory does
+        not allow them.
+    estimator : str, default "plain"
+        How a sampler on natural parameters estimates counts: "plain", "control_variate" or "saga".
+    batch_size : int, optional
+        Documents of a minibatch; chosen by the sampler if None.
+    max_iter : int, optional
+        Passes over the documents, at most. None: as many as ``max_seconds`` allows, 100 if that is None too.
+    max_seconds : float, optional
+        Time budget of ``fit``, which then stops with what it has; None for none. If both budgets are given, both
+        bind.
+    n_chains : int, default 1
+        Independent chains, aligned to each other.
+    n_draws : int, optional
+        Draws of the topics to keep from each chain, at most one a pass of its second half. None: 100, or fewer, but
+        20 at least, where all would take more than 128 megabytes.
+    sweeps, skip_sweeps
+        Gibbs sweeps on each document of a stream, and how many of the first are not counted.
+    search_passes : float, optional
+        Passes of the search for good topics that ``fit`` starts with; None lets the size decide. With many topics
+        (1,000 or more) there is none.
+    seed_words : optional
+        Words that a reader wants in topics, ``{label: words}``, or a list of lists of words, the first for topic 0;
+        words of data without names are numbers of columns. For samplers in memory.
+    seed_weight : float, default 0.1
+        How strongly: a seed word counts as if its topic had been seen with it so many times its occurrences.
+    learn_alpha, learn_beta
+        Learn the priors too, alpha for each topic by itself (samplers in memory only).
+    total_documents : int, optional
+        Documents that the whole stream has, for ``partial_fit``; those seen so far if None.
+    n_jobs : int, optional
+        Threads; -1 or None for all cores. The result does not depend on it.
+    random_state : optional
+        Seed.
+    verbose : bool, default False
+        Show progress.
 
     Attributes
     ----------
-    components_ : posterior mean of the topics, (topic, word); rows sum to 1.
-    posterior_ : draws of the topics, an ``xarray.Dataset`` with ``topics`` (chain, draw, topic, word).
-    agreement_ : which topics the chains agree on, and how far; printed as a report. Topics that a chain does not share
-        with the first are left out of averages and intervals.
-    trace_ : the run: draws, statistics of the records, moments, why it stopped; not after ``load`` and ``partial_fit``.
-    labels_ : names of the topics, "" for none: see ``label_topics``.
-    merged_ : for each topic the numbers of those of the fit that ``merge`` has put together in it.
-    moved_ : after ``update``, the total variation between each topic before and after it.
-    inflation_ : of stream samplers whose law is known, the predicted sd of each word in each topic over that of the
+    components_
+        Posterior mean of the topics, (topic, word); rows sum to 1.
+    posterior_
+        Draws of the topics, an ``xarray.Dataset`` with ``topics`` (chain, draw, topic, word).
+    agreement_
+        Which topics the chains agree on, and how far; printed as a report. Topics that a chain does not share with
+        the first are left out of averages and intervals.
+    trace_
+        The run: draws, statistics of the records, moments, why it stopped; not after ``load`` and ``partial_fit``.
+    labels_
+        Names of the topics, "" for none: see ``label_topics``.
+    merged_
+        For each topic the numbers of those of the fit that ``merge`` has put together in it.
+    moved_
+        After ``update``, the total variation between each topic before and after it.
+    inflation_
+        Of stream samplers whose law is known, the predicted sd of each word in each topic over that of the
         posterior, (topic, word): what the noise of minibatches adds. None for the others; exact ones have 1.
-    sampler_ : the sampler that ran: "auto" decided.
-    n_iter_ : passes that were made.
-    ended_ : which budget ended the fit; ``summary`` says so too.
-    seconds_ : time that ``fit`` took.
+    sampler_
+        The sampler that ran: "auto" decided.
+    n_iter_
+        Passes that were made.
+    ended_
+        Which budget ended the fit; ``summary`` says so too.
+    seconds_
+        Time that ``fit`` took.
 
+    Examples
+    --------
     >>> import numpy as np, scirocco as sc
     >>> counts = np.random.default_rng(0).poisson(0.3, size=(60, 40))
     >>> model = sc.LDA(n_topics=3, max_iter=20, random_state=0).fit(counts)

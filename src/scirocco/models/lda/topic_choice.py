@@ -84,15 +84,25 @@ def choose_topics(
 ) -> TopicChoice:  # fmt: skip
     """Compare numbers of topics on the same documents under one budget.
 
-    Args:
-        X: counts, documents x words; a tenth of the documents, at most 1,000, is held out.
-        candidates: numbers of topics.
-        max_seconds: for all candidates together, compiling and scoring not counted.
-        n_chains: of each, at least two, so that it can be said which topics they agree on.
-        random_state: seed.
-        n_jobs: threads; -1 or None for all cores.
-        settings: what else ``LDA`` takes, such as alpha and beta.
+    Parameters
+    ----------
+    X
+        Counts, documents x words; a tenth of the documents, at most 1,000, is held out.
+    candidates : Iterable[int]
+        Numbers of topics.
+    max_seconds : float, default 60.0
+        For all candidates together, compiling and scoring not counted.
+    n_chains : int, default 2
+        Of each, at least two, so that it can be said which topics they agree on.
+    random_state : optional
+        Seed.
+    n_jobs : int, optional
+        Threads; -1 or None for all cores.
+    settings
+        What else ``LDA`` takes, such as alpha and beta.
 
+    Examples
+    --------
     >>> import numpy as np, scirocco as sc
     >>> counts = np.random.default_rng(0).poisson(0.3, size=(80, 40))
     >>> choice = sc.choose_topics(counts, [1, 3], max_seconds=2.0, random_state=0)

@@ -70,30 +70,44 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
 
     Parameters
     ----------
-    n_topics : number of topics K.
-    alpha : of the Dirichlet prior of shares, a number or one for each topic.
-    concentration : kappa, of documents around their mixture of topics; 6 times the number of words by default.
-    topic_concentration : sigma, of topics around their centre mu; twice the number of words by default.
-    centre_concentration : kappa_0, of mu around the mean document; sigma by default.
-    sampler : how topics are inferred. From minibatches "gsgnht", a thermostat, or "sggmc"; on all data "gmc-gibbs",
+    n_topics : int, default 20
+        Number of topics K.
+    alpha : default 10.0
+        Of the Dirichlet prior of shares, a number or one for each topic.
+    concentration : float, optional
+        Kappa, of documents around their mixture of topics; 6 times the number of words by default.
+    topic_concentration : float, optional
+        Sigma, of topics around their centre mu; twice the number of words by default.
+    centre_concentration : float, optional
+        Kappa_0, of mu around the mean document; sigma by default.
+    sampler : default "gsgnht"
+        How topics are inferred. From minibatches "gsgnht", a thermostat, or "sggmc"; on all data "gmc-gibbs",
         topics and shares in turn, exact, or "gmc-approximate", several draws of the shares and a test that is only
-        nearly right; and as baselines "variational" and "stochastic-variational", which give one point. Or any sampler
-        that moves on manifolds, which is then used as "gsgnht" is.
-    start : where chains begin. "variational": k-means, then stochastic variational inference, in rounds, as long as
+        nearly right; and as baselines "variational" and "stochastic-variational", which give one point. Or any
+        sampler that moves on manifolds, which is then used as "gsgnht" is.
+    start : str, default "variational"
+        Where chains begin. "variational": k-means, then stochastic variational inference, in rounds, as long as
         they bring documents nearer to mixtures of topics; at most as many steps as a chain has, and at most half of
         ``max_seconds``, of which they are a part: with a budget the start depends on the clock. "k-means": there.
-    share_draws, share_moves : draws of a document's shares that make a gradient, and moves before each of them.
-    batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose :
-        the run; see
-        ``scirocco.models.base.GradientModel``. Variational methods make ``burn_in`` + ``thin`` * ``n_draws`` steps.
+    share_draws, share_moves
+        Draws of a document's shares that make a gradient, and moves before each of them.
+    batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose
+        The run; see ``scirocco.models.base.GradientModel``. Variational methods make ``burn_in`` + ``thin`` *
+        ``n_draws`` steps.
 
     Attributes
     ----------
-    components_ : topics x words, the directions of the posterior means.
-    posterior_ : draws of ``topics``, an ``xarray.Dataset``, chains put in one order.
-    search_seconds_ : what the search for a start took of the budget, compiling not counted; 0 for a run that goes on.
-    trace_ : the run; None for variational methods, whose ``bounds_`` are the evidence bounds.
+    components_
+        Topics x words, the directions of the posterior means.
+    posterior_
+        Draws of ``topics``, an ``xarray.Dataset``, chains put in one order.
+    search_seconds_
+        What the search for a start took of the budget, compiling not counted; 0 for a run that goes on.
+    trace_
+        The run; None for variational methods, whose ``bounds_`` are the evidence bounds.
 
+    Examples
+    --------
     >>> import scirocco as sc
     >>> rng = np.random.default_rng(0)
     >>> counts = np.concatenate([rng.poisson(3.0 * np.eye(2)[k].repeat(4) + 0.1, (60, 8)) for k in (0, 1)])

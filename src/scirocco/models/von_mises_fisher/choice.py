@@ -52,12 +52,19 @@ def choose_components(
 ) -> ComponentChoice:  # fmt: skip
     """Compare numbers of components by the log density of held-out rows.
 
-    Args:
-        X: unit vectors; a fifth of them, at most 10,000, is held out.
-        candidates: numbers of components.
-        random_state: seed.
-        settings: what else ``VonMisesFisherMixture`` takes, such as concentration and normalize.
+    Parameters
+    ----------
+    X
+        Unit vectors; a fifth of them, at most 10,000, is held out.
+    candidates : Iterable[int]
+        Numbers of components.
+    random_state : optional
+        Seed.
+    settings
+        What else ``VonMisesFisherMixture`` takes, such as concentration and normalize.
 
+    Examples
+    --------
     >>> import numpy as np, scirocco as sc
     >>> rng = np.random.default_rng(0)
     >>> X = sc.directional.sample(rng, np.eye(3).repeat(100, axis=0), 20.0)

@@ -67,38 +67,53 @@ DRAWS = 100  # that predictions are averaged over
 class VonMisesFisherMixture(DensityMixin, GrowingModel):  # type: ignore[misc]
     """A mixture of von Mises-Fisher laws on the unit sphere, all of whose parameters have posteriors.
 
-    Parameters
-    ----------
-    n_components : number of components; ``choose_components`` compares some.
-    concentration : "free", one for each component, "shared", one for all, or "hierarchical", one for each from a
-        log-normal law whose mean and spread are learnt. "auto" looks at the rows: where they lie around free components
-        as von Mises-Fisher laws say it is "free", and where they differ more it is "shared", because a wide component
-        would then take rows of all clusters. ``concentration_`` and ``summary`` say what it took.
-    alpha : of the Dirichlet prior of the weights.
-    kappa_median, kappa_spread : median of the concentrations' prior, the number of features if None, and the sd of
-        their logarithm; of "hierarchical" those of the law's own median.
-    prior_mean, prior_concentration : m and kappa_0 of a vMF prior of the means; uniform by default.
-    normalize : divide rows by their lengths; otherwise they must have length 1 to within 0.001.
-    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose :
-        the run; see
-        ``scirocco.models.base.GradientModel``. By default SGGMC with control variates around the mode.
-
-    Attributes
-    ----------
-    weights_, means_, concentrations_ : posterior means, of ``means_`` the direction.
-    labels_ : the most probable component of each training row.
-    membership_ : probabilities of the components for each training row, averaged over draws; not after ``load``.
-    concentration_ : "free", "shared" or "hierarchical".
-    dispersion_ : how far rows lie around the means of components whose concentrations are not shared, 1 if as the law
-        says; above 1.2 or so they differ more, and concentrations should be shared. None if they were to be.
-    background_ : the component that takes rows of others because it is wide, or None; there is a warning.
-    posterior_ : draws of ``weights``, ``means`` and ``concentrations``, an ``xarray.Dataset``, components in one order,
-        the largest first.
-    trace_ : the run, of the same, components in the order of the start.
-
     All chains start at the best mode of several tries and stay near it: they say how sure the parameters of this
     arrangement are, not whether there is another.
 
+    Parameters
+    ----------
+    n_components : int, default 2
+        Number of components; ``choose_components`` compares some.
+    concentration : str, default "auto"
+        "free", one for each component, "shared", one for all, or "hierarchical", one for each from a log-normal law
+        whose mean and spread are learnt. "auto" looks at the rows: where they lie around free components as von
+        Mises-Fisher laws say it is "free", and where they differ more it is "shared", because a wide component
+        would then take rows of all clusters. ``concentration_`` and ``summary`` say what it took.
+    alpha : float, default 1.0
+        Of the Dirichlet prior of the weights.
+    kappa_median, kappa_spread
+        Median of the concentrations' prior, the number of features if None, and the sd of their logarithm; of
+        "hierarchical" those of the law's own median.
+    prior_mean, prior_concentration
+        m and kappa_0 of a vMF prior of the means; uniform by default.
+    normalize : bool, default False
+        Divide rows by their lengths; otherwise they must have length 1 to within 0.001.
+    sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose
+        The run; see ``scirocco.models.base.GradientModel``. By default SGGMC with control variates around the mode.
+
+    Attributes
+    ----------
+    weights_, means_, concentrations_
+        Posterior means, of ``means_`` the direction.
+    labels_
+        The most probable component of each training row.
+    membership_
+        Probabilities of the components for each training row, averaged over draws; not after ``load``.
+    concentration_
+        "free", "shared" or "hierarchical".
+    dispersion_
+        How far rows lie around the means of components whose concentrations are not shared, 1 if as the law says;
+        above 1.2 or so they differ more, and concentrations should be shared. None if they were to be.
+    background_
+        The component that takes rows of others because it is wide, or None; there is a warning.
+    posterior_
+        Draws of ``weights``, ``means`` and ``concentrations``, an ``xarray.Dataset``, components in one order, the
+        largest first.
+    trace_
+        The run, of the same, components in the order of the start.
+
+    Examples
+    --------
     >>> import numpy as np, scirocco as sc
     >>> rng = np.random.default_rng(0)
     >>> X = sc.directional.sample(rng, np.eye(3).repeat([200, 100, 50], axis=0), 20.0)

@@ -1,0 +1,29 @@
+"""Every snippet of the README and of the documentation runs, in the order of its page.
+
+What a page takes for granted (data, functions, a smaller budget) stands in a comment of it, ``invisible-code-block``.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("sybil", reason="snippets are found by Sybil")
+
+from sybil import Sybil
+from sybil.parsers.myst import PythonCodeBlockParser, SkipParser
+
+ROOT = Path(__file__).parents[1]
+PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("[!_]*/*.md"))]
+SNIPPET = re.compile(r"^```(python|\{code-cell\})", re.MULTILINE)
+SYBIL = Sybil([SkipParser(), PythonCodeBlockParser()], path=str(ROOT), patterns=["*.md"])
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if SNIPPET.search((ROOT / page).read_text())])
+def test_the_snippets_of_a_page_run(page, tmp_path, monkeypatch, ticking):
+    monkeypatch.chdir(tmp_path)
+    ticking(0.01)  # budgets of seconds end after so many looks at the clock
+    examples = list(SYBIL.parse(ROOT / page).examples())
+    assert len(examples) >= len(SNIPPET.findall((ROOT / page).read_text()))
+    for example in examples:
+        example.evaluate()
