@@ -81,9 +81,16 @@ def legend(ax: Any, handles: Sequence[Any], names: Sequence[Any], **settings: An
         text.set(text=shown(name), **PLAIN)
 
 
+def within_decades(axis: Any, most: float) -> bool:
+    """Whether an axis is so short that powers of ten alone would hardly label it."""
+    low, high = axis.get_view_interval()
+    return bool(high < low * 10**most)
+
+
 def logarithmic(axis: Any) -> None:
     """Ticks of a logarithmic axis in plain numbers."""
-    from matplotlib.ticker import FuncFormatter, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if within_decades(axis, 2) else (1,)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())

@@ -88,8 +88,10 @@ def looked_at(result: Any, names: str | Sequence[str] | None) -> Coordinates:
 
 def _title(found: Coordinates, k: int) -> str:
     """A coordinate with its R-hat and ESS, if there are draws enough for them."""
-    row = found.table.iloc[k]
-    said = f"   R-hat {row['r_hat']:.3f}, ESS {row['ess_bulk']:,.0f}" if "r_hat" in row else ""
+    row, said = found.table.iloc[k], ""
+    if "r_hat" in row:
+        still = np.isnan(row["r_hat"])
+        said = "   does not change" if still else f"   R-hat {row['r_hat']:.3f}, ESS {row['ess_bulk']:,.0f}"
     return f"{shown(found.names[k])}{said}"
 
 

@@ -16,10 +16,12 @@ def cluster_numbers(model: Any, *, least: int = 1, ax: Any = None) -> Any:
     """The posterior of the number of clusters with at least ``least`` rows, of a model or as ``cluster_numbers()``."""
     found = model.cluster_numbers(least=least) if hasattr(model, "cluster_numbers") else model
     ax = one_axes(ax, 5.0, 3.2)
+    from matplotlib.ticker import MaxNLocator
+
     numbers = np.arange(int(found.index.min()), int(found.index.max()) + 1)
     ax.bar(numbers, found.reindex(numbers, fill_value=0.0), color=COLOURS[0], width=0.8)
-    ax.xaxis.get_major_locator().set_params(integer=True)
-    ax.set_xlim(numbers[0] - 0.9, numbers[-1] + 0.9)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    ax.set_xlim(numbers[0] - 1.4, numbers[-1] + 1.4)
     what = "clusters" if least == 1 else f"clusters of {least} rows or more"
     tidy(ax, x=f"number of {what}", y="posterior probability", grid="y")
     return ax

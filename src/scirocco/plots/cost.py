@@ -48,10 +48,10 @@ def bias_against_cost(runs: Mapping[str, Any], *, cost: str | Mapping[str, float
         ax.annotate(shown(name), (place, height), textcoords="offset points", xytext=(0, 7), ha="center", fontsize=8,
                     **PLAIN)  # fmt: skip
     tidy(ax, x="seconds of the run" if cost == "seconds" else "cost", y="error, as a share of the posterior sd")
-    for axis in (ax.xaxis, ax.yaxis):
-        logarithmic(axis)
     ax.set_ylim(top=2 * top)
     ax.margins(x=0.15)
+    for axis in (ax.xaxis, ax.yaxis):
+        logarithmic(axis)
     legend(ax, *zip(*handles, (line, f"{limit:.0%}: what a bias report accepts"), strict=True))
     return ax
 

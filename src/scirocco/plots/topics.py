@@ -52,8 +52,8 @@ def topics(
         panel.set_ylim(len(own) - 0.4, -0.6)
         name = shown(f"{topic} {row.get('label', '')}", SHORT)
         found = "" if row["chains"] == chains else f"  (in {row['chains']} of {chains} chains)"
-        share = f"{row['share']:.1%} of tokens ({row['lower']:.1%} to {row['upper']:.1%})"
-        tidy(panel, title=f"{name}{found}\n{share}", grid="x")
+        share, low, high = (f"{100 * row[name]:.1f}" for name in ("share", "lower", "upper"))
+        tidy(panel, title=f"{name}{found}\n{share} % of tokens ({low} to {high})", grid="x")
         panel.tick_params(axis="x", labelsize=7)
         panel.locator_params(axis="x", nbins=4)
     axes[-1].set_xlabel(f"probability, {100 * level:.4g} % interval", fontsize=8, **PLAIN)
@@ -78,14 +78,8 @@ def shares_by(found: Any, topics: Iterable[int] | None = None, *, level: float =
     ax.set_xticks(places, [shown(group) for group in found.groups], rotation=45, ha="right", **PLAIN)
     tidy(ax, x=shown(found.groups.name or ""), y=f"share of the documents, {100 * level:.4g} % interval", grid="y")
     ax.set_ylim(bottom=0)
-    legend(
-        ax,
-        lines,
-        [f"{k} {found.labels[k]}".rstrip() for k in chosen],
-        title="topic",
-        loc="upper left",
-        bbox_to_anchor=(1, 1),
-    )
+    names = [f"{k} {found.labels[k]}".rstrip() for k in chosen]
+    legend(ax, lines, names, title="topic", loc="upper left", bbox_to_anchor=(1, 1))
     return ax
 
 
