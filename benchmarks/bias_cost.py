@@ -45,6 +45,7 @@ from uncertainty import POSTERIORS, Truth, by_nuts, flat, truth_of
 
 import scirocco as sc
 from scirocco.gradient.engine import GradientEngine
+from scirocco.plots.canvas import COLOURS
 from scirocco.run.convergence import standard_error
 from scirocco.run.recording import Recording
 
@@ -304,7 +305,6 @@ def _worst(cell: Cell, kind: str, scale: float) -> str:
     return f"{error:+,.{digits}f} ± {chance:,.{digits}f}{found.mark}"
 
 
-COLOURS = ("#d55e00", "#cc79a7", "#009e73", "#0072b2")  # Okabe and Ito's, told apart by colour-blind eyes
 LEVELS = {AUTO: "-", GMC: ":", NUTS: "--"}
 BOTTOM, TOP = 2e-3, 500.0
 

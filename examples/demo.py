@@ -26,7 +26,6 @@ from sklearn.feature_extraction.text import CountVectorizer
 import scirocco as sc
 
 mpl.use("Agg")
-import matplotlib.pyplot as plt
 
 OUTPUT = Path("results") / "demo"
 PACKAGES = ("numpy", "scipy", "sklearn", "pandas", "xarray", "jax")
@@ -79,19 +78,8 @@ def topics() -> None:
         f"held-out perplexity {model.perplexity(test):.0f}; by the frequencies of words alone "
         f"{model.unigram_perplexity(test):.0f}"
     )
-    figure, axis = plt.subplots(figsize=(9, 6), layout="constrained")
-    shown = np.argsort(~shared, kind="stable")[:8]
-    best = model.top_words(6, words).set_index("topic")
-    for row, k in enumerate(shown):
-        y = row + 0.12 * np.arange(6)
-        axis.hlines(y, best["lower"][k], best["upper"][k], color=f"C{row}")
-        axis.plot(best["mean"][k], y, "o", color=f"C{row}", markersize=3)
-        for word, high, height in zip(best["word"][k], best["upper"][k], y, strict=True):
-            axis.annotate(word, (high, height), textcoords="offset points", xytext=(4, -3), fontsize=7)
-    axis.set_yticks(np.arange(len(shown)) + 0.3, [f"topic {k}" for k in shown])
-    axis.set_xlabel("probability of a word: posterior mean and 90 % interval")
-    axis.invert_yaxis()
-    figure.savefig(OUTPUT / "topics.png", dpi=120)
+    axes = sc.plots.topics(model, np.argsort(~shared, kind="stable")[:9], n_words=6, vocabulary=words)
+    axes[0].figure.savefig(OUTPUT / "topics.png", dpi=120)
 
 
 def log_prior(weights: Any) -> Any:
@@ -119,12 +107,8 @@ def regression() -> None:
     summary = trace.summary()
     summary.table.insert(0, "true", true)
     print(summary)
-    mean, sd = (np.asarray(trace.posterior["theta"].reduce(f, ("chain", "draw"))) for f in (np.mean, np.std))
-    figure, axis = plt.subplots(figsize=(6, 4), layout="constrained")
-    axis.errorbar(np.arange(COLUMNS), mean - true, yerr=1.96 * sd, fmt="o", capsize=3)
-    axis.axhline(0, color="grey", lw=0.8)
-    axis.set(xlabel="coefficient", ylabel="posterior mean and 95 % interval, minus the truth")
-    figure.savefig(OUTPUT / "coefficients.png", dpi=120)
+    axis = sc.plots.intervals(trace, level=0.95, reference=true)
+    axis.figure.savefig(OUTPUT / "coefficients.png", dpi=120)
 
 
 def main() -> None:

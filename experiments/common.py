@@ -30,9 +30,10 @@ from scipy.ndimage import gaussian_filter
 import scirocco as sc
 from scirocco.batches import Batch, Batching
 from scirocco.batches.draws import Draw
+from scirocco.plots import canvas
 
-INK, FILL = "#222222", "#d9d9d9"  # the exact density: a line, or an area behind the histograms
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")  # Okabe and Ito's, told apart by colour-blind eyes
+INK, FILL = canvas.INK, canvas.BAND  # the exact density: a line, or an area behind the histograms
+COLOURS = canvas.COLOURS[:4]
 
 
 class Claim(NamedTuple):

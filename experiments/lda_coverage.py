@@ -23,7 +23,7 @@ import numpy as np
 from common import COLOURS, Claim
 
 import scirocco as sc
-from scirocco.models.credible import quantiles
+from scirocco.core.credible import quantiles
 from scirocco.models.lda.agreement import STRANGERS, align
 
 MODES = {

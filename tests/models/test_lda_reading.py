@@ -170,14 +170,12 @@ def test_shares_of_groups(fitted, data):
     assert (table["lower"] < table["upper"]).all()
 
 
-def test_the_pictures(fitted, data):
+def test_the_picture_of_shares(fitted, data):
     import matplotlib as mpl
 
     mpl.use("Agg")
     ax = fitted.shares_by(data[0][:30], np.arange(30) % 3, n_draws=4).plot(topics=[0, 2])
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["0", "2"]
-    tree = fitted.hierarchy().plot()
-    assert sorted(text.get_text() for text in tree.get_yticklabels()) == ["0", "1", "2"]
     mpl.pyplot.close("all")
 
 

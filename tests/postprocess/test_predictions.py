@@ -90,15 +90,6 @@ def test_the_score_of_a_normal_law():
     assert check_predictions(draws, y).crps == pytest.approx(exact.mean(), abs=1e-3)
 
 
-def test_pictures(trace):
-    pytest.importorskip("matplotlib", reason="it draws")
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    found = check_predictions(RNG.normal(size=(50, 100)), RNG.normal(size=100))
-    assert found.plot().get_xlabel() == "level of the interval"
-
-
 def test_log_likelihoods_of_rows(trace):
     found = trace.log_likelihood(TARGET)
     assert found.dims == ("chain", "draw", "row")

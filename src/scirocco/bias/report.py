@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -54,6 +54,8 @@ Moments = dict[str, np.ndarray]
 class BiasReport:
     """Per variable: the share of the noise that came from minibatches, and the estimated relative error of the sd."""
 
+    limit: ClassVar[float] = LIMIT
+    """Of an error of the sd that is accepted."""
     minibatch_share: dict[str, np.ndarray]
     sd_error: dict[str, np.ndarray]
     step_size: float

@@ -30,12 +30,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import bdtr, bdtrc, chdtr, chdtrc, chdtri, gammaln, ndtr, ndtri, xlogy
 
-from scirocco.core.checks import real_array, require_choice
+from scirocco.core.checks import real_array
 from scirocco.run.convergence import LEAST_DRAWS, ess
 from scirocco.run.description import Stop
 from scirocco.run.trace import Summary, Trace
@@ -53,7 +53,6 @@ POINTS = 100  # at most, at which the empirical distribution function is looked 
 TESTS = 3  # of a quantity
 FEW_DRAWS, FEW_REPEATS = 20, 20  # below them nothing is said
 TOO_WIDE = 0.25  # share of an sd that makes a result useless (docs/guides/verdict.md)
-PANELS, COLUMNS = 12, 4
 TOLD = 3  # names in one line
 
 
@@ -163,6 +162,9 @@ class Calibration:
     ``ranks`` (repeat, quantity) lie in (0, 1), and are uniform if all is right; ``independent`` is the number of draws
     that each is among. ``table`` has the tests, ``verdict()`` what they mean, ``plot()`` shows the ranks.
     """
+
+    level: ClassVar[float] = LEVEL
+    """The chance that the right posterior is called wrong."""
 
     trace: Trace = field(repr=False)
     """The run that was checked."""
@@ -324,6 +326,11 @@ class Calibration:
         verdict = self.verdict()
         return Summary(self.table, self.note, verdict=verdict, agreement="" if verdict.good else self.sensitivity)
 
+    @property
+    def band(self) -> Band:
+        """Where the empirical distribution function of the ranks stays if the intervals are right."""
+        return ecdf_band(self.repeats)
+
     def to_dataset(self) -> xr.Dataset:
         """Ranks and the numbers of draws that they are among, with the dimensions (repeat, quantity)."""
         import xarray as xr
@@ -332,44 +339,11 @@ class Calibration:
         values = {"rank": (dims, self.ranks), "independent": (dims, self.independent)}
         return xr.Dataset(values, coords={"quantity": list(self.names)})
 
-    def plot(self, names: Sequence[str] | None = None) -> Any:
-        """The empirical distribution function of the ranks less that of uniform ones, with its band: a figure.
+    def plot(self, names: Sequence[str] | None = None, ax: Any = None) -> Any:
+        """The ranks as a picture: see ``plots.calibration``."""
+        from scirocco import plots
 
-        A panel for each of ``names``, by default for the 12 quantities of the least p values. A hill on the left and a
-        valley on the right are intervals that are too narrow, the other way round too wide, a single hill or valley a
-        bias. What leaves the band, or is wrong by the other tests, is drawn in red.
-        """
-        try:
-            from matplotlib.figure import Figure
-        except ImportError as error:
-            raise ImportError("plot needs matplotlib: pip install 'scirocco[experiments]'") from error
-        for name in names or ():
-            require_choice("names", name, self.names)
-        chosen = list(names or self.table["p_adjusted"].sort_values(kind="stable").index[:PANELS])
-        columns = min(COLUMNS, len(chosen))
-        rows = -(-len(chosen) // columns)
-        figure = Figure(figsize=(3.0 * columns, 2.4 * rows), layout="constrained")
-        panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-        band, x = ecdf_band(self.repeats), np.linspace(0, 1, 501)
-        for panel, name in zip(panels.flat, chosen, strict=False):
-            row, ranks = self.table.loc[name], np.sort(self.ranks[:, self.names.index(name)])
-            wrong = row["p_adjusted"] < LEVEL
-            panel.fill_between(
-                band.points,
-                band.low - band.points,
-                band.high - band.points,
-                color="0.85",
-                label=f"{1 - LEVEL:.0%} band",
-            )
-            panel.axhline(0, color="0.6", linewidth=0.8)
-            ecdf = np.searchsorted(ranks, x, side="right") / len(ranks)
-            panel.plot(x, ecdf - x, color="C3" if wrong else "C0", linewidth=1.2)
-            panel.set_title(f"{name}  (p = {row['p_adjusted']:.2g})", fontsize=9, color="C3" if wrong else "0.1")
-        for panel in list(panels.flat)[len(chosen) :]:
-            panel.set_visible(False)
-        figure.supxlabel("rank of the truth among the draws", fontsize=9)
-        figure.supylabel("ECDF less uniform", fontsize=9)
-        return figure
+        return plots.calibration(self, names, ax=ax)
 
     def __str__(self) -> str:
         return str(self.summary())

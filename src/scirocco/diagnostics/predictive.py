@@ -44,6 +44,11 @@ class PredictiveCheck:
         """Whether coverage is right at every level, as far as so many rows can tell."""
         return bool(np.all(np.abs(self.coverage - self.levels) <= DOUBT * self.error + 1 / self.rows))
 
+    @property
+    def band(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where the coverage of so many rows lies if it is right."""
+        return self.levels - DOUBT * self.error, self.levels + DOUBT * self.error
+
     def table(self, levels: tuple[float, ...] = LEVELS) -> pd.DataFrame:
         """The coverage and the mean width of central intervals."""
         import pandas as pd
@@ -53,17 +58,10 @@ class PredictiveCheck:
         return pd.DataFrame(columns, index=[f"{self.levels[k]:.0%}" for k in at])
 
     def plot(self, ax: Any = None) -> Any:
-        """Coverage against level, with a band of three standard errors; returns the axes (matplotlib)."""
-        import matplotlib.pyplot as plt
+        """Coverage against level: see ``plots.coverage``."""
+        from scirocco import plots
 
-        ax = plt.subplots(figsize=(4, 4))[1] if ax is None else ax
-        ax.fill_between(
-            self.levels, self.levels - DOUBT * self.error, self.levels + DOUBT * self.error, color="0.85", lw=0
-        )
-        ax.plot([0, 1], [0, 1], color="0.5", lw=1)
-        ax.plot(self.levels, self.coverage, color="C0")
-        ax.set(xlabel="level of the interval", ylabel="share of outcomes in it", xlim=(0, 1), ylim=(0, 1))
-        return ax
+        return plots.coverage(self, ax=ax)
 
     def __str__(self) -> str:
         said = "as they say" if self.calibrated else "NOT as they say"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scirocco.models.credible import quantiles
+from scirocco.core.credible import quantiles
 
 if TYPE_CHECKING:
     import pandas as pd

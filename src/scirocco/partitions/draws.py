@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scirocco.core.checks import require_choice, require_count
+from scirocco.core.credible import require_level
 from scirocco.core.seeds import Purpose, generator
 from scirocco.partitions.ball import CredibleBall, credible_ball
 from scirocco.partitions.losses import LOSSES, co_clustering
@@ -92,18 +93,12 @@ def entropy_in_bits(chances: np.ndarray) -> np.ndarray:
         return -np.where(chances > 0, chances * np.log2(chances), 0.0).sum(axis=1)
 
 
-def require_level(level: float) -> None:
-    """Reject the level of a credible interval that is none."""
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie strictly between 0 and 1; got {level!r}")
-
-
 def size_intervals(sizes: np.ndarray, level: float, name: str) -> pd.DataFrame:
     """Mean and credible interval of sizes, (draw, cluster), by cluster; the index is called ``name``."""
     import pandas as pd
 
-    require_level(level)
-    low, high = np.quantile(sizes, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    tail = require_level(level)
+    low, high = np.quantile(sizes, [tail, 1 - tail], axis=0)
     table = {"mean": sizes.mean(axis=0), "lower": low, "upper": high}
     return pd.DataFrame(table, index=pd.RangeIndex(sizes.shape[1], name=name))
 

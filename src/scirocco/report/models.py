@@ -10,10 +10,10 @@ import pandas as pd
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
+from scirocco.core.credible import quantiles
 from scirocco.diagnostics.predictive import expected_calibration_error
 from scirocco.models.base import GradientModel
 from scirocco.models.bayesian_pca import BayesianPCA
-from scirocco.models.credible import quantiles
 from scirocco.models.dp_mixture.readings import MixtureReadings
 from scirocco.models.lda.reading import TopicReading
 from scirocco.models.logistic import LogisticRegression

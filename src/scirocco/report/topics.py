@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scirocco.models.credible import interval
+from scirocco.core.credible import interval
 from scirocco.models.lda.hierarchy import distances
 from scirocco.models.lda.labels import shown
 from scirocco.models.lda.words import draws_of, names_of_words

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from scirocco.core.credible import quantiles
 from scirocco.core.parts import part_named
 from scirocco.run import convergence, store
 from scirocco.run.describe import rebuild
@@ -78,6 +79,15 @@ def table_of(values: np.ndarray, labels: list[str]) -> Summary:
         "r_hat": convergence.rhat(values),
     }  # fmt: skip
     return Summary(pd.DataFrame(table, index=labels))
+
+
+def intervals_of(values: np.ndarray, labels: list[str], level: float) -> pd.DataFrame:
+    """Mean and credible interval of the columns of (chain, draw, column)."""
+    import pandas as pd
+
+    draws = values.reshape(-1, len(labels))
+    low, high = quantiles(draws, level)
+    return pd.DataFrame({"mean": draws.mean(axis=0), "lower": low, "upper": high}, index=labels)
 
 
 class Trace:
@@ -215,26 +225,33 @@ class Trace:
         Of variables with very many coordinates an even selection is shown.
         """
 
-        wanted = [var_names] if isinstance(var_names, str) else var_names
-        chosen = list(self.posterior.data_vars) if wanted is None else list(wanted)
-        unknown = [name for name in chosen if name not in self.posterior]
-        if unknown:
-            raise ValueError(f"var_names {unknown} are not in the trace; it has {list(self.posterior.data_vars)}")
+        chosen = self._chosen(var_names)
         if not chosen:
             note = "no draws were stored: moments only"
             return Summary(self.moment_table(), self._noted(note), self.bias, self.tuning, verdict=self.verdict())
         if self.count < LEAST_DRAWS:
             note = f"{self.count} {FEW}"
             return Summary(self.moment_table(), self._noted(note), self.bias, self.tuning, verdict=self.verdict())
-        selected, note = thinned(self.posterior[chosen], MAX_ROWS)
-        columns, labels = [], []
-        for name in map(str, chosen):
-            values = selected[name].values
-            columns.append(values.reshape(*values.shape[:2], -1).astype(np.float64))
-            labels += [label_of(selected, name, index) for index in np.ndindex(values.shape[2:])]
-        table = table_of(np.concatenate(columns, axis=2), labels).table
+        values, labels, note = coordinates(self.posterior[chosen], MAX_ROWS)
+        table = table_of(values, labels).table
         choice = "" if self.description is None else self.description.choice
         return Summary(table, self._noted(note), self.bias, self.tuning, verdict=self.verdict(), choice=choice)
+
+    def intervals(self, level: float = 0.9, var_names: Sequence[str] | str | None = None) -> pd.DataFrame:
+        """Mean and credible interval by coordinate, of the same coordinates as ``summary``."""
+        chosen = self._chosen(var_names)
+        if not chosen or not self.count:
+            raise ValueError("no draws were stored: there are no intervals")
+        return intervals_of(*coordinates(self.posterior[chosen], MAX_ROWS)[:2], level)
+
+    def _chosen(self, var_names: Sequence[str] | str | None) -> list[str]:
+        """The names of variables that were asked for; those of all for None."""
+        known = [str(name) for name in self.posterior.data_vars]
+        chosen = known if var_names is None else [var_names] if isinstance(var_names, str) else list(var_names)
+        unknown = [name for name in chosen if name not in known]
+        if unknown:
+            raise ValueError(f"var_names {unknown} are not in the trace; it has {known}")
+        return chosen
 
     def _noted(self, note: str) -> str:
         """A note on a table, with what there is to know of the posterior."""
@@ -342,6 +359,17 @@ def thinned(posterior: xr.Dataset, limit: int) -> tuple[xr.Dataset, str]:
         )
     total, shown = sum(sizes.values()), sum(c.shape[2] for c in chosen.values())
     return xr.Dataset(chosen), f"({shown:,} of {total:,} coordinates shown, evenly spread)"
+
+
+def coordinates(posterior: xr.Dataset, limit: int) -> tuple[np.ndarray, list[str], str]:
+    """Draws of an even selection of coordinates, (chain, draw, coordinate), their names, and what was left out."""
+    selected, note = thinned(posterior, limit)
+    columns, labels = [], []
+    for name, variable in selected.data_vars.items():
+        values = variable.transpose("chain", "draw", ...).values
+        columns.append(values.reshape(*values.shape[:2], -1).astype(np.float64))
+        labels += [label_of(selected, str(name), index) for index in np.ndindex(values.shape[2:])]
+    return np.concatenate(columns, axis=2), labels, note
 
 
 def label_of(posterior: xr.Dataset, name: str, index: tuple[int, ...]) -> str:

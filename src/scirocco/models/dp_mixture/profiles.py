@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scirocco.core.checks import require_choice, require_count
+from scirocco.core.credible import require_level
 from scirocco.core.seeds import Purpose, generator
 from scirocco.models.dp_mixture.components import Encoding
 from scirocco.models.dp_mixture.draws import MixtureDraws
 from scirocco.models.dp_mixture.numeric import FAMILY, POISSON, drawn_parameters
 from scirocco.models.dp_mixture.predictive import Snapshot
 from scirocco.models.dp_mixture.units import Units
-from scirocco.partitions.draws import require_level
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,6 +12,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from scirocco.core.checks import require_choice, require_count
+from scirocco.core.credible import require_level
 from scirocco.core.parts import part_named
 from scirocco.core.seeds import Purpose, generator
 from scirocco.corpora.documents import Documents
@@ -30,7 +31,6 @@ from scirocco.partitions.draws import (
     by_rank,
     entropy_in_bits,
     number_probabilities,
-    require_level,
     size_intervals,
 )
 from scirocco.run.trace import REPORT, Summary, table_of

@@ -46,13 +46,10 @@ class TopicTree:
         return pd.DataFrame({"distance": self.linkage[:, 2], "support": self.support, "topics": topics})
 
     def plot(self, ax: Any = None) -> Any:
-        """The dendrogram."""
-        import matplotlib.pyplot as plt
+        """The tree as a picture: see ``plots.hierarchy``."""
+        from scirocco import plots
 
-        ax = plt.subplots(figsize=(6, 1 + 0.2 * len(self.names)))[1] if ax is None else ax
-        hierarchy.dendrogram(self.linkage, labels=self.names, orientation="right", ax=ax)
-        ax.set(xlabel="Hellinger distance")
-        return ax
+        return plots.hierarchy(self, ax=ax)
 
     def __str__(self) -> str:
         return self.table().to_string(float_format=lambda x: f"{x:.3f}")

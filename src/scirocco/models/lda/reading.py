@@ -10,9 +10,9 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from scirocco.core.checks import require_choice, require_count, require_flag
+from scirocco.core.credible import require_level
 from scirocco.core.parts import part_named
 from scirocco.models.count_model import CountModel
-from scirocco.models.credible import require_level
 from scirocco.models.lda import evaluation, words
 from scirocco.models.lda.agreement import Agreement
 from scirocco.models.lda.coherence import MEASURES, coherence

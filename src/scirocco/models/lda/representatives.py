@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from scirocco.core.credible import quantiles
 from scirocco.corpora.documents import Documents
-from scirocco.models.credible import quantiles
 from scirocco.models.lda.documents import apart, document_draws, document_moments, in_parts
 
 if TYPE_CHECKING:

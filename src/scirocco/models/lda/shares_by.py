@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from scirocco.core.credible import quantiles
 from scirocco.core.seeds import Purpose, generator
 from scirocco.corpora.documents import Documents
-from scirocco.models.credible import quantiles
 from scirocco.models.lda.documents import apart, document_draws, in_parts
 
 if TYPE_CHECKING:
@@ -48,25 +48,10 @@ class GroupShares:
         return table
 
     def plot(self, topics: Any = None, *, level: float = 0.9, ax: Any = None) -> Any:
-        """The shares of some topics, by default the six that change most, with their intervals."""
-        import matplotlib.pyplot as plt
+        """The shares of some topics as lines: see ``plots.shares_by``."""
+        from scirocco import plots
 
-        from scirocco.models.lda.labels import checked_topic
-
-        mean = self.draws.mean(axis=0)
-        if topics is None:
-            topics = np.argsort(-np.ptp(mean, axis=0))[:6]
-        chosen = [checked_topic("topics", k, mean.shape[1]) for k in np.atleast_1d(topics)]
-        ax = plt.subplots(figsize=(7, 4))[1] if ax is None else ax
-        low, high = quantiles(self.draws, level)
-        places = np.arange(len(self.groups))
-        for k in chosen:
-            (line,) = ax.plot(places, mean[:, k], marker="o", label=f"{k} {self.labels[k]}".rstrip())
-            ax.fill_between(places, low[:, k], high[:, k], color=line.get_color(), alpha=0.2, linewidth=0)
-        ax.set_xticks(places, [str(group) for group in self.groups], rotation=45, ha="right")
-        ax.set(xlabel=self.groups.name or "", ylabel="share of the documents", ylim=(0, None))
-        ax.legend(title="topic")
-        return ax
+        return plots.shares_by(self, topics, level=level, ax=ax)
 
     def __str__(self) -> str:
         wide = self.table()["mean"].unstack(0)

@@ -61,20 +61,10 @@ class TopicChoice:
     __repr__ = __str__
 
     def plot(self, ax: Any = None) -> Any:
-        """Perplexity with its error and the share of reproduced topics, against the number of topics."""
-        import matplotlib.pyplot as plt
+        """Perplexity against the number of topics: see ``plots.topic_choice``."""
+        from scirocco import plots
 
-        ax = plt.subplots(figsize=(6, 4))[1] if ax is None else ax
-        table = self.table.sort_index()
-        ax.errorbar(table.index, table["perplexity"], yerr=table["error"], marker="o", capsize=3, label="perplexity")
-        ax.axvline(self.recommended, color="0.7", linestyle=":", label=f"recommended: {self.recommended}")
-        ax.set(xlabel="topics", ylabel="held-out perplexity")
-        other = ax.twinx()
-        other.plot(table.index, table["reproduced"], color="C1", marker="s", linestyle="--", label="reproduced")
-        other.set(ylabel="topics found by all chains", ylim=(0, 1.05))
-        handles = [*ax.get_legend_handles_labels()[0], *other.get_legend_handles_labels()[0]]
-        ax.legend(handles, [handle.get_label() for handle in handles])
-        return ax
+        return plots.topic_choice(self, ax=ax)
 
 
 @interruptible

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from scirocco.core.checks import require_count
-from scirocco.models.credible import interval, require_level
+from scirocco.core.credible import interval, require_level
 from scirocco.models.lda.engine import TOPICS
 from scirocco.models.lda.labels import with_labels
 from scirocco.run import convergence

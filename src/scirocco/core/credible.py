@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import stats
 
 
 def require_level(level: float) -> float:
@@ -27,6 +26,8 @@ def interval(mean: np.ndarray, draws: np.ndarray, level: float) -> tuple[np.ndar
     """The ends of intervals from draws (draw, ...), a little wider for being few; NaN from one draw, which has none."""
     if len(draws) < 2:
         return np.full(mean.shape, np.nan), np.full(mean.shape, np.nan)
+    from scipy import stats  # takes long to load
+
     tail = (1 - level) / 2
     wider = stats.t.ppf(tail, len(draws) - 1) / stats.norm.ppf(tail)  # as Student's law for the normal
     return beta_interval(mean, draws.var(axis=0, ddof=1) * wider**2, level)
@@ -34,6 +35,8 @@ def interval(mean: np.ndarray, draws: np.ndarray, level: float) -> tuple[np.ndar
 
 def beta_interval(mean: np.ndarray, variance: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
     """The ends of intervals of beta laws with these means and variances."""
+    from scipy import stats
+
     tail = (1 - level) / 2
     size = np.maximum(mean * (1 - mean) / np.maximum(variance, np.finfo(float).tiny) - 1, 1e-3)
     low, high = (stats.beta.ppf(q, size * mean, size * (1 - mean)) for q in (tail, 1 - tail))
