@@ -3,7 +3,8 @@
 The corpus is on every machine that can run this: the docstrings of the installed scientific Python packages. Two chains
 of topics say what each topic is, with intervals, and which topics both have found; held-out documents say how well they
 predict. The regression is Bayesian logistic regression on a million rows made on the spot, from minibatches with
-automatic settings; its summary stands beside the coefficients that made the data. Pictures go to ``results/demo``.
+automatic settings; its summary stands beside the coefficients that made the data. Two reports and two pictures go to
+``results/demo``.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ mpl.use("Agg")
 OUTPUT = Path("results") / "demo"
 PACKAGES = ("numpy", "scipy", "sklearn", "pandas", "xarray", "jax")
 SHORTEST = 300  # characters of a docstring worth reading
-TOPICS, HELD_OUT = 20, 500
+TOPICS, HELD_OUT, DESCRIBED = 20, 500, 1000
 ROWS, COLUMNS = 1_000_000, 8
 
 
-def docstrings() -> Iterator[str]:
-    """Of public functions and classes, read from the sources: nothing is imported."""
+def docstrings() -> Iterator[tuple[str, str, str]]:
+    """Package, name and text of public functions and classes, read from the sources: nothing is imported."""
     for package in PACKAGES:
         found = importlib.util.find_spec(package)
         if found is None or found.origin is None:
@@ -53,14 +54,15 @@ def docstrings() -> Iterator[str]:
                 if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
                     text = ast.get_docstring(node, clean=False) or ""
                     if len(text) > SHORTEST:
-                        yield text
+                        yield package, f"{package}.{path.stem}.{node.name}", text
 
 
 def topics() -> None:
     """Topics of the docstrings."""
-    texts = list(docstrings())
+    packages, names, texts = (list(column) for column in zip(*docstrings(), strict=True))
     counter = CountVectorizer(stop_words="english", min_df=20, max_df=0.3, token_pattern=r"[a-z]{3,}")
-    counts = counter.fit_transform(texts)[np.random.default_rng(0).permutation(len(texts))]
+    order = np.random.default_rng(0).permutation(len(texts))
+    counts = counter.fit_transform(texts)[order]
     words = counter.get_feature_names_out()
     print(f"\nTopics of {len(texts):,} docstrings, {counts.sum():,} tokens, {len(words):,} words", flush=True)
     train, test = counts[HELD_OUT:], counts[:HELD_OUT]
@@ -80,6 +82,10 @@ def topics() -> None:
     )
     axes = sc.plots.topics(model, np.argsort(~shared, kind="stable")[:9], n_words=6, vocabulary=words)
     axes[0].figure.savefig(OUTPUT / "topics.png", dpi=120)
+    some = slice(HELD_OUT, HELD_OUT + DESCRIBED)
+    described = {"by": [packages[k] for k in order[some]], "names": [names[k] for k in order[some]]}
+    title = "What docstrings are about"
+    model.report(OUTPUT / "topics.html", counts[some], **described, vocabulary=words, held_out=test, title=title)
 
 
 def log_prior(weights: Any) -> Any:
@@ -109,6 +115,7 @@ def regression() -> None:
     print(summary)
     axis = sc.plots.intervals(trace, level=0.95, reference=true)
     axis.figure.savefig(OUTPUT / "coefficients.png", dpi=120)
+    trace.report(OUTPUT / "regression.html", title="Logistic regression on a million rows")
 
 
 def main() -> None:
@@ -120,6 +127,9 @@ def main() -> None:
     regression()
     print(f"\n{time.perf_counter() - began:.0f} s in all. Pictures: topics.png and coefficients.png in {OUTPUT};")
     print(f"the run, with draws and checkpoint, in {OUTPUT / 'run'}.")
+    print("To look at in a browser, without a network:")
+    for name in ("topics.html", "regression.html"):
+        print(f"  {(OUTPUT / name).resolve().as_uri()}")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from scirocco.report.tables import facts, table
 from scirocco.run import convergence
 from scirocco.run.describe import rebuild
 from scirocco.run.description import Description, StepSettings
-from scirocco.run.trace import LEAST_DRAWS, MAX_ROWS, PICKED, Trace, label_of, thinned
+from scirocco.run.trace import LEAST_DRAWS, MAX_ROWS, PICKED, Trace, coordinates, label_of, thinned
 from scirocco.run.trace_verdict import sampler_code
 from scirocco.run.verdict import KINDS, LONGER, MEANS, NOT, RHAT_LIMIT, USE, Verdict
 from scirocco.verbs.choose import LEAPFROGS
@@ -277,12 +277,8 @@ def worst_draws(posterior: Any, found: Any) -> list[tuple[str, np.ndarray]]:
         return []
     order = found.assign(r_hat=found["r_hat"].fillna(-1), error=found["sd_error"].fillna(-1))
     worst = order.sort_values(["r_hat", "error"], ascending=False, kind="stable")["parameter"].head(WORST)
-    selected, _ = thinned(posterior, MAX_ROWS)
-    values = {
-        label_of(selected, str(name), index): variable.values[(slice(None), slice(None), *index)].astype(np.float64)
-        for name, variable in selected.data_vars.items() for index in np.ndindex(variable.shape[2:])
-    }  # fmt: skip
-    return [(name, values[name]) for name in worst]
+    values, labels, _ = coordinates(posterior, MAX_ROWS)
+    return [(name, values[:, :, labels.index(name)]) for name in worst]
 
 
 def draws_block(page: Page, values: list[tuple[str, np.ndarray]], chains: list[int], said: str) -> list[Child]:
