@@ -8,8 +8,8 @@ LOWEST := .venv-lowest
 # uv takes a tenth of pip's time; where it finds no index, as behind a mirror that only pip knows, pip does it
 install = $(1)/bin/uv pip install --quiet --python $(1)/bin/python $(2) || $(1)/bin/python -m pip install --quiet $(2)
 
-.PHONY: demo test lint types test-all test-quick test-lowest test-pymc coverage bench experiments docs docs-fresh clean \
-	clean-compiled
+.PHONY: demo test lint types test-all test-quick test-lowest test-pymc test-package package coverage bench experiments docs \
+	docs-fresh clean clean-compiled
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/demo.py
@@ -24,8 +24,10 @@ lint: $(VENV)/.dev
 	# texts of users go into a page as texts
 	! grep -nE 'innerHTML|outerHTML|insertAdjacentHTML|document\.write' src/scirocco/report/assets/report.js
 
+# the library, and a program that uses it
 types: $(VENV)/.dev
 	$(BIN)/mypy
+	$(BIN)/mypy tests/consumer.py
 
 # slower statistical sweeps too, compiled as users compile
 test-all: lint types
@@ -42,6 +44,21 @@ test-lowest: $(LOWEST)/.test
 # PyMC's models; it wants an older Numba than there is, and so lives beside the other packages, not among them
 test-pymc: $(VENV)-pymc/.test
 	PYTHONPATH=src PYTENSOR_FLAGS=cxx= $(VENV)-pymc/bin/python -m pytest tests/interop/test_pymc.py
+
+# what is published: the wheel and the archive of sources
+package: $(VENV)/.dev
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist . > /dev/null
+	$(BIN)/twine check --strict dist/*
+
+# what `make package` has made, in an environment outside of this folder: the quick tests, and a program that uses it
+test-package:
+	outside=$$(mktemp -d) && trap 'rm -rf "$$outside"' EXIT && wheel=$$(echo "$(CURDIR)"/dist/*.whl) && \
+	$(PYTHON) -m venv "$$outside/env" && "$$outside/env/bin/python" -m pip install --quiet uv && \
+	($(call install,"$$outside/env","$$wheel[test]" mypy)) && \
+	tar -xzf dist/*.tar.gz -C "$$outside" --strip-components=1 && cd "$$outside" && PATH="$$outside/env/bin:$$PATH" && \
+	python -c "import scirocco; print(scirocco.__file__)" | grep -F "$$outside/env/" && \
+	mypy tests/consumer.py && XLA_FLAGS= python -m pytest tests -n 2 -m "quick and not slow"
 
 # the share of lines and branches; what Numba compiles counts as not run
 coverage: $(VENV)/.dev

@@ -16,9 +16,21 @@ PANELS, COLUMNS = 12, 4
 def calibration(found: Any, names: Sequence[str] | None = None, *, ax: Any = None) -> np.ndarray:
     """The empirical distribution function of ranks less that of uniform ones, of ``sc.check_calibration``.
 
-    A panel for each of ``names``, by default for the 12 quantities of the least p values. A hill on the left and a
-    valley on the right are intervals that are too narrow, the other way round too wide, a single hill or valley a bias.
-    What leaves the grey band, or is wrong by the other tests, is dashed and called so.
+    A hill on the left and a valley on the right are intervals that are too narrow, the other way round too wide, a
+    single hill or valley a bias. What leaves the grey band, or is wrong by the other tests, is dashed and called so.
+
+    Parameters
+    ----------
+    found : Calibration
+        What ``check_calibration`` has found.
+    names : sequence of str, optional
+        Quantities, by default the 12 with the least p values.
+    ax : array of matplotlib Axes, optional
+        To draw on, one for each panel; a new figure by default.
+
+    Returns
+    -------
+    array of matplotlib Axes
     """
     for name in names or ():
         require_choice("names", name, found.names)
@@ -41,6 +53,17 @@ def coverage(found: Any, *, ax: Any = None) -> Any:
     """The share of outcomes in predictive intervals against their level, of ``sc.diagnostics.check_predictions``.
 
     In the grey band, three standard errors wide, the intervals hold what they say; below it they are too narrow.
+
+    Parameters
+    ----------
+    found : PredictiveCheck
+        What ``check_predictions`` has found.
+    ax : matplotlib Axes, optional
+        To draw on; a new figure by default.
+
+    Returns
+    -------
+    matplotlib Axes
     """
     ax = one_axes(ax, 4.0, 4.0)
     ax.fill_between(found.levels, *found.band, color=BAND, linewidth=0)

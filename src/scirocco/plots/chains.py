@@ -98,8 +98,21 @@ def _title(found: Coordinates, k: int) -> str:
 def traces(result: Any, names: str | Sequence[str] | None = None, *, ax: Any = None) -> np.ndarray:
     """The draws in their order, a panel for each parameter, the chains of it side by side.
 
-    Of a chain with more than 500 draws the range and the mean of neighbouring ones are drawn. ``result`` is a trace, a
-    model or a dataset; ``names`` are variables or their entries, by default those with the largest R-hat.
+    Of a chain with more than 500 draws the range and the mean of neighbouring ones are drawn.
+
+    Parameters
+    ----------
+    result : Trace, fitted model or xarray.Dataset
+        Whose draws are shown; those of labels of rows are left out.
+    names : str or sequence of str, optional
+        Variables, or their entries as ``summary`` has them, such as ``"w[2]"``. By default the eight with the largest
+        R-hat.
+    ax : array of matplotlib Axes, optional
+        To draw on, one for each panel; a new figure by default.
+
+    Returns
+    -------
+    array of matplotlib Axes
     """
     found = looked_at(result, names)
     chains, draws = found.values.shape[:2]
@@ -136,6 +149,20 @@ def ranks(result: Any, names: str | Sequence[str] | None = None, *, ax: Any = No
     twenty bars end in the grey band if a chain's draws are worth as many independent ones as its own ESS says. A slope
     is a chain that lies too low or too high, a hill or a valley one that is too narrow or too wide. Equal draws share
     their ranks.
+
+    Parameters
+    ----------
+    result : Trace, fitted model or xarray.Dataset
+        Whose draws are shown; those of labels of rows are left out.
+    names : str or sequence of str, optional
+        Variables, or their entries as ``summary`` has them, such as ``"w[2]"``. By default the eight with the largest
+        R-hat.
+    ax : array of matplotlib Axes, optional
+        To draw on, one for each panel; a new figure by default.
+
+    Returns
+    -------
+    array of matplotlib Axes
     """
     found = looked_at(result, names)
     chains, draws = found.values.shape[:2]

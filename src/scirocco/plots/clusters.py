@@ -13,7 +13,21 @@ NAMED = 60  # rows that have room for a name
 
 
 def cluster_numbers(model: Any, *, least: int = 1, ax: Any = None) -> Any:
-    """The posterior of the number of clusters with at least ``least`` rows, of a model or as ``cluster_numbers()``."""
+    """The posterior of the number of clusters.
+
+    Parameters
+    ----------
+    model : DirichletProcessMixture or pandas.Series
+        A fitted model, or probabilities by number, as its ``cluster_numbers()`` has them.
+    least : int, default 1
+        Rows that a cluster of a model must have to be counted.
+    ax : matplotlib Axes, optional
+        To draw on; a new figure by default.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
     found = model.cluster_numbers(least=least) if hasattr(model, "cluster_numbers") else model
     ax = one_axes(ax, 5.0, 3.2)
     from matplotlib.ticker import MaxNLocator
@@ -30,9 +44,22 @@ def cluster_numbers(model: Any, *, least: int = 1, ax: Any = None) -> Any:
 def co_clustering(found: Any, rows: Any = None, *, labels: Any = None, names: Any = None, ax: Any = None) -> Any:
     """How often every two rows are in one cluster, ordered by cluster, with lines between clusters.
 
-    ``found`` is a model with ``rows`` to look at, numbers of training rows, or by default at most 400 evenly spread;
-    or a matrix as ``partitions.co_clustering`` makes it, with the cluster of each row as ``labels``. ``names`` of the
-    rows are shown where there is room.
+    Parameters
+    ----------
+    found : DirichletProcessMixture or array
+        A fitted model, or a matrix of probabilities as ``partitions.co_clustering`` makes it.
+    rows : sequence of int, optional
+        Training rows of the model to look at, by default at most 400, evenly spread.
+    labels : sequence, optional
+        The cluster of each row that is drawn; of a model its ``labels_``.
+    names : sequence, optional
+        Of the rows that are drawn, shown for up to 60.
+    ax : matplotlib Axes, optional
+        To draw on; a new figure by default.
+
+    Returns
+    -------
+    matplotlib Axes
     """
     if hasattr(found, "co_clustering"):
         size = len(found.labels_)

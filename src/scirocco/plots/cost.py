@@ -15,9 +15,22 @@ LEAST = 1e-4  # below which an error is drawn there
 def bias_against_cost(runs: Mapping[str, Any], *, cost: str | Mapping[str, float] = "seconds", ax: Any = None) -> Any:
     """The bias of each run against its cost, beside the Monte Carlo error; both are shares of a posterior sd.
 
-    ``runs`` are traces by name. A filled circle is the largest error of a posterior sd by the bias report, a triangle
+    A filled circle is the largest error of a posterior sd by the bias report, a triangle
     at the top one without bound, or an unstable step; a hollow square the largest Monte Carlo error of a mean. More
-    draws lower squares only, smaller steps circles. ``cost`` is "seconds", those of the run, or numbers by name.
+    draws lower squares only, smaller steps circles.
+
+    Parameters
+    ----------
+    runs : mapping of str to Trace
+        Runs by name, each with a bias report.
+    cost : "seconds" or mapping of str to float, default "seconds"
+        Those of the run, or any numbers by name: gradients, passes, money.
+    ax : matplotlib Axes, optional
+        To draw on; a new figure by default.
+
+    Returns
+    -------
+    matplotlib Axes
     """
     if not runs:
         raise ValueError("runs is empty: give traces by name")

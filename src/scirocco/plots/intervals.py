@@ -19,10 +19,23 @@ def intervals(
 ) -> Any:
     """Posterior means with credible intervals, a row for each parameter.
 
-    ``result`` is a trace, a model or a dataset, or a table of the library with ``mean``, ``lower`` and ``upper``, whose
-    own level then holds: ``model.cluster_sizes()``, ``model.effects(X).table()``. Of more than 40 rows an even
-    selection is drawn, unless ``names`` says which. ``reference`` has values to be marked beside, one for each row:
-    what made the data, or another method's.
+    Parameters
+    ----------
+    result : Trace, fitted model, xarray.Dataset or pandas.DataFrame
+        Draws, or a table with ``mean``, ``lower`` and ``upper``, whose own level then holds: ``model.cluster_sizes()``,
+        ``model.effects(X).table()``.
+    names : str or sequence of str, optional
+        Variables or their entries, or rows of the table. By default all, of more than 40 an even selection.
+    level : float, default 0.9
+        Of the intervals that are taken from draws.
+    reference : array_like, optional
+        Values to be marked beside, one for each row: what made the data, or another method's.
+    ax : matplotlib Axes, optional
+        To draw on; a new figure by default.
+
+    Returns
+    -------
+    matplotlib Axes
     """
     if hasattr(result, "columns"):
         table, label = result, "mean and interval"

@@ -36,6 +36,25 @@ def topics(
 
     A title has the topic's number and label, its share of all tokens with its interval, and in how many chains it was
     found if that is not all.
+
+    Parameters
+    ----------
+    model : LDA
+        Fitted topics.
+    topics : sequence of int, optional
+        Numbers of topics, by default of the twelve largest.
+    n_words : int, default 8
+        Words of each topic.
+    vocabulary : sequence of str, optional
+        The words, if the model does not know them.
+    level : float, default 0.9
+        Of the intervals.
+    ax : array of matplotlib Axes, optional
+        To draw on, one for each panel; a new figure by default.
+
+    Returns
+    -------
+    array of matplotlib Axes
     """
     words = model.top_words(n_words, vocabulary, level=level)
     info = model.topic_info(1, vocabulary, level=level)
@@ -63,7 +82,20 @@ def topics(
 def shares_by(found: Any, topics: Iterable[int] | None = None, *, level: float = 0.9, ax: Any = None) -> Any:
     """Shares of topics in groups of documents, ``model.shares_by(X, years)``, with intervals: topics over time.
 
-    By default of the six topics that change most.
+    Parameters
+    ----------
+    found : GroupShares
+        What ``shares_by`` has found.
+    topics : sequence of int, optional
+        Numbers of topics, by default of the six that change most.
+    level : float, default 0.9
+        Of the intervals.
+    ax : matplotlib Axes, optional
+        To draw on; a new figure by default.
+
+    Returns
+    -------
+    matplotlib Axes
     """
     mean = found.draws.mean(axis=0)
     chosen = _chosen(topics, mean.shape[1], np.argsort(-np.ptp(mean, axis=0), kind="stable")[:LINES_SHOWN])
@@ -84,7 +116,19 @@ def shares_by(found: Any, topics: Iterable[int] | None = None, *, level: float =
 
 
 def hierarchy(tree: Any, *, ax: Any = None) -> Any:
-    """The tree of topics, ``model.hierarchy()``: which are near each other, and in how many draws."""
+    """The tree of topics, ``model.hierarchy()``: which are near each other, and in how many draws.
+
+    Parameters
+    ----------
+    tree : TopicTree
+        What ``hierarchy`` has found.
+    ax : matplotlib Axes, optional
+        To draw on; a new figure by default.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
     from scipy.cluster.hierarchy import dendrogram
 
     count = len(tree.names)
@@ -105,7 +149,19 @@ def hierarchy(tree: Any, *, ax: Any = None) -> Any:
 
 
 def topic_choice(choice: Any, *, ax: Any = None) -> Any:
-    """Held-out perplexity by the number of topics, ``sc.choose_topics``, with the share of topics all chains found."""
+    """Held-out perplexity by the number of topics, ``sc.choose_topics``, with the share of topics all chains found.
+
+    Parameters
+    ----------
+    choice : TopicChoice
+        What ``choose_topics`` has found.
+    ax : matplotlib Axes, optional
+        To draw on; a new figure by default.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
     ax = one_axes(ax, 6.0, 4.0)
     table = choice.table.sort_index()
     score = ax.errorbar(table.index, table["perplexity"], yerr=table["error"], color=COLOURS[0], marker="o", capsize=3)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_classifier, is_regressor
 
+from scirocco.core.credible import quantiles
 from scirocco.report import charts
 from scirocco.report.elements import Child, Element, code, element, number, percent
 from scirocco.report.page import Page
@@ -186,7 +187,7 @@ def estimates_of(posterior: Any, bias_report: Any = None) -> tuple[Any, str]:
 
 def _estimate(values: np.ndarray) -> dict[str, float]:
     """Of one coordinate, (chain, draw)."""
-    low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    low, high = quantiles(values.ravel(), LEVEL)
     found = {"mean": values.mean(), "sd": values.std(ddof=1), "low": low, "high": high}
     unknown = dict.fromkeys(("mean_error", "sd_error", "ess", "r_hat"), np.nan)
     if np.ptp(values) == 0 or not np.isfinite(values).all():

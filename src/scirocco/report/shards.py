@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from scirocco.core.credible import quantiles
 from scirocco.report import charts
 from scirocco.report.elements import Child, Element, element, number
 from scirocco.report.page import Page
@@ -78,12 +79,11 @@ def _compared(name: str, alone: list[tuple[float, ...]], combined: tuple[float, 
 def _intervals(posterior: Any) -> dict[str, tuple[float, float, float, float]]:
     """Mean, ends of the interval and sd of each coordinate, by its name."""
     found = {}
-    tails = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
     for name, variable in posterior.data_vars.items():
         values = np.asarray(variable.values, np.float64)
         draws = values.reshape(-1, *values.shape[2:])
         mean, sd = draws.mean(axis=0), draws.std(axis=0, ddof=1)
-        low, high = np.quantile(draws, tails, axis=0)
+        low, high = quantiles(draws, LEVEL)
         for index in np.ndindex(values.shape[2:]):
             known = (float(mean[index]), float(low[index]), float(high[index]), float(sd[index]))
             found[label_of(posterior, str(name), index)] = known
