@@ -178,9 +178,9 @@ def places(points: np.ndarray, sizes: np.ndarray, names: Sequence[str], links: S
 
 
 def band(
-    mean: np.ndarray, low: np.ndarray, high: np.ndarray, labels: Sequence[str], said: str, *, axis: str
+    mean: np.ndarray, low: np.ndarray, high: np.ndarray, labels: Sequence[str], said: str, *, axis: str, joined: bool
 ) -> Element:
-    """A line with the band of its intervals, over labels in their order."""
+    """Means with their intervals over labels; ``joined`` to a line with a band where labels have an order."""
     width, height, left, bottom, top = 520.0, 180.0, 46.0, 36.0, 8.0
     most = max(float(np.nanmax(high)), 1e-300)
     x = left + (width - left - 12) * (np.arange(len(mean)) + 0.5) / len(mean)
@@ -192,9 +192,13 @@ def band(
         return "L".join(f"{a:.1f},{b:.1f}" for a, b in zip(across, values, strict=True))
 
     around = f"M{path(up(high), x)}L{path(up(low)[::-1], x[::-1])}z"
+    shape = [element("path", d=around, class_="band"), element("path", d=f"M{path(up(mean), x)}", class_="line")]
+    if not joined:
+        ends = zip(x, up(low), up(high), strict=True)
+        shape = [element("path", d=f"M{a:.1f},{b:.1f}V{c:.1f}", class_="range") for a, b, c in ends]
     parts = [
         element("line", x1=left, x2=width - 12, y1=height - bottom, y2=height - bottom, class_="zero"),
-        element("path", d=around, class_="band"), element("path", d=f"M{path(up(mean), x)}", class_="line"),
+        *shape,
         element("text", number(most), x=left - 4, y=top + 8, class_="tick end"),
         element("text", "0", x=left - 4, y=height - bottom, class_="tick end"),
         element("text", axis, x=width / 2, y=height - 4, class_="axis middle"),

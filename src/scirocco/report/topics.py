@@ -171,6 +171,8 @@ def _documents(page: Page, model: TopicReading, X: Any, by: Any, names: Any) -> 
     page.data["topics"]["documents"] = [
         list(row) for row in best[["document", "topic", "mean"]].itertuples(index=False)
     ]
+    from pandas.api.types import is_string_dtype
+
     groups = None if by is None else model.shares_by(X, by)
     parts: list[Child] = [element("p", "Of the topic that is looked at.", class_="note")]
     for k, own in best.groupby("topic"):
@@ -183,7 +185,8 @@ def _documents(page: Page, model: TopicReading, X: Any, by: Any, names: Any) -> 
             mean, low, high = (development[c].to_numpy() for c in ("mean", "lower", "upper"))
             axis = str(groups.groups.name or "group")
             said = f"Share of topic {k} by {axis}"
-            picture = charts.band(mean, low, high, [str(group) for group in development.index], said, axis=axis)
+            labels, joined = list(map(str, development.index)), not is_string_dtype(groups.groups)
+            picture = charts.band(mean, low, high, labels, said, axis=axis, joined=joined)
             content.append(charts.figure(picture, f"{said}, with {LEVEL:.0%} intervals"))
         parts.append(element("div", content, data_topic=k))
     return parts
