@@ -27,11 +27,11 @@ extensions = [
     "sources",
 ]
 exclude_patterns = ["_build", "_extensions"]
-suppress_warnings = ["config.cache"]
 
 # Pages that are notebooks (the front matter says so) are executed, and their outputs kept until the page changes.
 nb_execution_mode = "cache"
 nb_execution_cache_path = str(ROOT / "docs" / "_build" / "executed")
+nb_execution_in_temp = True
 nb_execution_timeout = 300
 nb_execution_raise_on_error = True
 nb_merge_streams = True
