@@ -40,21 +40,25 @@ PART = 20_000  # documents: corpora on disk are multiples of it
 
 CHILD = """
 import sys
+from pathlib import Path
 import scirocco as sc
 corpus = sc.corpora.Corpus(sys.argv[1], block_entries=200_000)
 model = sc.LDA(20, sampler="scir", batch_size=250, max_iter=10**6, max_seconds=float(sys.argv[2]),
                n_draws=2, random_state=0, n_jobs=1)
 model.fit(corpus)
-peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))  # not inherited, as ru_maxrss is
+lines = Path("/proc/self/status").read_text().splitlines()
+peak = next(line for line in lines if line.startswith("VmHWM"))  # not inherited, as ru_maxrss is
 print(int(peak.split()[1]) / 1024)
 """
 
 
 LARGE = """
 import sys
+from pathlib import Path
 import scirocco as sc
 def peak():
-    line = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+    lines = Path("/proc/self/status").read_text().splitlines()
+    line = next(line for line in lines if line.startswith("VmHWM"))
     return int(line.split()[1]) / 1024
 corpus, started = sc.corpora.Corpus(sys.argv[1]), peak()
 options = dict(sampler=sys.argv[2], max_iter=10**6, n_draws=2, random_state=0, n_jobs=2)

@@ -20,11 +20,12 @@ from pathlib import Path
 
 import numpy as np
 
-COLUMNS, BATCH = 50, 500
+COLUMNS, BATCH, STEPS = 50, 500, 2000
 KINDS = ("npy", "parquet")
 
 CODE = """
     import sys, threading, time
+    from pathlib import Path
     import jax.numpy as jnp
     import numpy as np
     import scirocco as sc
@@ -33,7 +34,7 @@ CODE = """
     def watch():
         global peak
         while not done.wait(0.005):
-            fields = dict(line.split(":") for line in open("/proc/self/status") if ":" in line)
+            fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
             peak = max(peak, int(fields["RssAnon"].split()[0]) * 1024)
     threading.Thread(target=watch, daemon=True).start()
 
@@ -45,7 +46,7 @@ CODE = """
         data = sc.batches.Parquet(path, block_bytes=block)
         row = lambda r: r["x"]
     target = sc.Target(lambda m: -0.5 * jnp.sum(m**2), lambda m, r: -0.5 * jnp.sum((row(r) - m) ** 2), data)
-    steps = max(2000, int(1.5 * data.size / 500))
+    steps = max(int(sys.argv[4]), int(1.5 * data.size / 500))
     start = time.perf_counter()
     trace = sc.sample(target, sc.SGLD(1e-7), jnp.zeros(50), num_samples=100, thin=max(1, steps // 100), burn_in=0,
                       batch_size=int(sys.argv[3]), estimator=sc.ControlVariate(options={"steps": 200}), chains=1)
@@ -83,7 +84,7 @@ def write(folder: Path, rows: int, kind: str) -> Path:
 def run(path: Path, block: int) -> tuple[float, float]:
     """Peak anonymous memory in bytes and the seconds of a run."""
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(CODE), str(path), str(block), str(BATCH)],
+        [sys.executable, "-c", textwrap.dedent(CODE), str(path), str(block), str(BATCH), str(STEPS)],
         capture_output=True,
         text=True,
         check=True,

@@ -48,6 +48,29 @@ CHECKED = ["integrators", "samplers", "estimators", "batches.draws", "run.moment
 install_import_hook([f"scirocco.{module}" for module in CHECKED], "beartype.beartype")
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
+GENERATORS = {}
+
+
+def pytest_collection_modifyitems(items):
+    """Remember where the generators of modules stand once these are imported."""
+    from numpy.random import Generator
+
+    for item in items:
+        module = getattr(item, "module", None)
+        if isinstance(item, pytest.Function) and module not in GENERATORS:
+            found = [value for value in vars(module).values() if isinstance(value, Generator)]
+            GENERATORS[module] = [(generator, generator.bit_generator.state) for generator in found]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """A test has the same data whichever ran before it in this process: pytest-xdist gives them to who is idle."""
+    for generator, state in GENERATORS.get(getattr(item, "module", None), ()):
+        generator.bit_generator.state = state
+
+
+# before the test too, whose fixtures may have drawn or have been there
+pytest_runtest_call = pytest_runtest_setup
 
 
 def pytest_collection_finish():

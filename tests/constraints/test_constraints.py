@@ -36,23 +36,28 @@ def test_the_determinant_is_that_of_the_derivatives(name):
     constraint, shape = ALL[name]
     size = int(np.prod(constraint.free_shape(shape)))
     with jax.enable_x64(True):
-        free = jnp.asarray(np.random.default_rng(0).normal(size=constraint.free_shape(shape)))
-        value = constraint.constrained(free)
-        assert value.shape == shape
-        assert constraint.contains(np.asarray(value)).all()
-        jacobian = jax.jacfwd(lambda u: coordinates(name, constraint.constrained(u)))(free).reshape(size, size)
-        expected = np.linalg.slogdet(np.asarray(jacobian))[1]
-        found = float(constraint.log_det(free, value))
-    assert found == pytest.approx(expected, abs=1e-9)
+        free = np.random.default_rng(0).normal(size=constraint.free_shape(shape))
+
+        @jax.jit
+        def program(free):
+            value = constraint.constrained(free)
+            slopes = jax.jacfwd(lambda u: coordinates(name, constraint.constrained(u)))(free)
+            return value, slopes, constraint.log_det(free, value)
+
+        value, slopes, found = program(free)
+    assert value.shape == shape
+    assert constraint.contains(np.asarray(value)).all()
+    expected = np.linalg.slogdet(np.asarray(slopes).reshape(size, size))[1]
+    assert float(found) == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_there_and_back(name):
     constraint, shape = ALL[name]
-    free = jnp.asarray(np.random.default_rng(1).normal(size=(5, *constraint.free_shape(shape))), jnp.float32)
-    value = constraint.constrained(free)
+    free = np.random.default_rng(1).normal(size=(5, *constraint.free_shape(shape))).astype(np.float32)
+    value = jax.jit(constraint.constrained)(free)
     assert value.shape == (5, *shape)
-    np.testing.assert_allclose(constraint.freed(value), free, atol=2e-4)
+    np.testing.assert_allclose(jax.jit(constraint.freed)(value), free, atol=2e-4)
     assert constraint.contains(np.asarray(value)).shape == (5, *shape[: len(shape) - constraint.axes])
     hash(constraint)
 
@@ -60,13 +65,18 @@ def test_there_and_back(name):
 @pytest.mark.parametrize("size", [1, 2, 100_000])
 def test_vectors_of_any_length(size):
     """Sums and lengths in single precision, and a gradient that is finite where shares are too small for floats."""
-    free = jnp.asarray(np.random.default_rng(2).normal(size=size - 1), jnp.float32)
-    z = np.asarray(constraints.zero_sum.constrained(free), np.float64)
+    free = np.random.default_rng(2).normal(size=size - 1).astype(np.float32)
+
+    @jax.jit
+    def program(free):
+        slope = jax.grad(lambda u: constraints.simplex.log_det(u, constraints.simplex.constrained(u)))(100 * free)
+        return constraints.zero_sum.constrained(free), constraints.simplex.constrained(free), slope
+
+    z, shares, slope = (np.asarray(a, np.float64) for a in program(free))
     assert abs(z.sum()) < 1e-6 * max(1, np.abs(z).sum())
     assert np.linalg.norm(z) == pytest.approx(np.linalg.norm(free), rel=1e-5)
     assert constraints.zero_sum.contains(z)
-    assert constraints.simplex.contains(np.asarray(constraints.simplex.constrained(free)))
-    slope = jax.grad(lambda u: constraints.simplex.log_det(u, constraints.simplex.constrained(u)))(100 * free)
+    assert constraints.simplex.contains(shares)
     assert np.all(np.isfinite(slope))
 
 

@@ -289,16 +289,25 @@ class NumPyroModel(Parametrisation):
         ):
             names = sorted(params) if isinstance(params, dict) else type(params).__name__
             raise ValueError(f"initial must have the latent sites of the model, {sorted(self.latent)}; got {names}")
-        with validation_enabled(False):  # which would complain of the sites that follow
-            sites = self._given(params, self.row) if values else {}
         for name in self.latent:
             value = jnp.asarray(params[name])
             if value.shape != self.shapes[name].shape:
                 raise ValueError(f"initial: {name} must have the shape {self.shapes[name].shape}; got {value.shape}")
             if not jnp.issubdtype(value.dtype, jnp.floating):
                 raise TypeError(f"initial: {name} has dtype {value.dtype}; sampled parameters must be floating")
-            if values and not np.all(np.asarray(sites[name]["fn"].support(value))):
-                raise ValueError(f"initial: {name} is not in the support of its prior, {sites[name]['fn'].support!r}")
+        if not values:
+            return
+        supports: dict[str, Any] = {}
+
+        def looked_at(params: Params) -> dict[str, Array]:
+            with validation_enabled(False):  # which would complain of the sites that follow
+                sites = self._given(params, self.row)
+            supports.update({name: sites[name]["fn"].support for name in self.latent})
+            return {name: jnp.all(supports[name](params[name])) for name in self.latent}
+
+        for name, inside in jax.jit(looked_at)({name: jnp.asarray(params[name]) for name in self.latent}).items():
+            if not inside:
+                raise ValueError(f"initial: {name} is not in the support of its prior, {supports[name]!r}")
 
     def without(self, names: Any) -> Parametrisation:
         """Blocks update parameters of a target; those of a model belong together."""

@@ -234,7 +234,8 @@ def log_marginals(law: Any, tables: Any) -> Any:
 def _score(rows: Any, first: int, last: int, law: Any, tables: Any, weights: Any, scores: Any) -> None:
     w = np.empty(weights.size)
     for i in range(first, last):
-        w[:] = weights
+        for k in range(weights.size):
+            w[k] = weights[k]
         scale = densities(rows, i, law, tables, weights.size, w)
         for k in range(weights.size):
             scores[i, k] = scale + math.log(w[k])

@@ -34,6 +34,7 @@ from scirocco.models.dp_mixture.density import Tables, densities, log_marginal, 
 from scirocco.models.dp_mixture.numeric import MOMENTS, NUMBERS, renew, renew_all
 
 SPLITS, SPLIT, MERGES, MERGED = range(4)  # of a tally: tried, done
+FIRST, SECOND, BOTH = (np.int64(side) for side in range(3))  # plain numbers would be types of their own, as is ``ZERO``
 
 
 @inner
@@ -113,16 +114,20 @@ def _divide(
     """The members of a move on two sides, and both together; the log probability of the last scan's outcome."""
     pair.counts[:], pair.totals[:], pair.sizes[:], pair.moments[:] = 0, 0.0, 0.0, 0.0
     renew_all(law.columns, pair.moments, pair.profiles)
-    put(rows, i, 0, 1, pair, law)
-    put(rows, j, 1, 1, pair, law)
+    put(rows, i, FIRST, 1, pair, law)
+    put(rows, j, SECOND, 1, pair, law)
     log_q = 0.0
     for scan in range(scans + 1):
         force = not split and scan == scans
         log_q = _scan(s, rows, members, n, sides, wanted, force, scan == 0, law, pair, rho / (1.0 - rho))
-    pair.counts[:, 2] = pair.counts[:, 0] + pair.counts[:, 1]
-    pair.totals[:, 2] = pair.totals[:, 0] + pair.totals[:, 1]
+    for f in range(pair.counts.shape[0]):
+        pair.counts[f, 2] = pair.counts[f, 0] + pair.counts[f, 1]
+    for g in range(pair.totals.shape[0]):
+        pair.totals[g, 2] = pair.totals[g, 0] + pair.totals[g, 1]
     pair.sizes[2] = pair.sizes[0] + pair.sizes[1]
-    pair.moments[:, :, 2] = pair.moments[:, :, 0] + pair.moments[:, :, 1]
+    for c in range(pair.moments.shape[0]):
+        for m in range(MOMENTS):
+            pair.moments[c, m, 2] = pair.moments[c, m, 0] + pair.moments[c, m, 1]
     return log_q
 
 
@@ -132,7 +137,7 @@ def _log_chosen(rows: Any, i: int, own: int, law: Any, tables: Any, pair: Any, s
     scale = _other_weights(rows, i, own, law, tables, shift, top, w)
     rest = w[:top].sum()
     w[0], w[1] = 0.0, pair.sizes[1] + shift
-    second = densities(rows, i, law, pair, 2, w) + math.log(w[1])
+    second = densities(rows, i, law, pair, np.int64(2), w) + math.log(w[1])
     if rest == 0.0:
         return 0.0
     against = math.log(rest) + scale - second
@@ -149,7 +154,7 @@ def _log_beta(rho: float, a: float, b: float) -> float:
 @inner
 def _log_ratio(law: Any, pair: Any, urn: Any, merged: int) -> float:
     """log p(two clusters) - log p(one), of ``merged`` clusters with the one."""
-    found = log_marginal(law, pair, 0) + log_marginal(law, pair, 1) - log_marginal(law, pair, 2)
+    found = log_marginal(law, pair, FIRST) + log_marginal(law, pair, SECOND) - log_marginal(law, pair, BOTH)
     found += math.lgamma(urn.shift + pair.sizes[0]) + math.lgamma(urn.shift + pair.sizes[1])
     return found + math.log(urn.fresh[merged]) - math.lgamma(urn.shift + pair.sizes[2]) - math.lgamma(urn.shift + 1.0)
 
@@ -163,7 +168,8 @@ def _take(pair: Any, side: int, tables: Any, k: int, law: Any) -> None:
         tables.totals[g, k] = pair.totals[g, side]
     tables.sizes[k] = pair.sizes[side]
     for c in range(law.columns.shape[0]):
-        tables.moments[c, :, k] = pair.moments[c, :, side]
+        for m in range(MOMENTS):
+            tables.moments[c, m, k] = pair.moments[c, m, side]
         renew(law.columns, tables.moments, tables.profiles, c, k)
 
 
@@ -174,10 +180,10 @@ def _write(
 ) -> None:  # fmt: skip
     """An accepted move: the second side into the empty slot ``second``, or all of ``second`` into ``first``."""
     if split:
-        _take(pair, 0, tables, first, law)
-        _take(pair, 1, tables, second, law)
+        _take(pair, FIRST, tables, first, law)
+        _take(pair, SECOND, tables, second, law)
     else:
-        _take(pair, 2, tables, first, law)
+        _take(pair, BOTH, tables, first, law)
         tables.counts[:, second], tables.totals[:, second], tables.sizes[second] = 0, 0.0, 0.0
         tables.moments[:, :, second] = 0.0
         for c in range(law.columns.shape[0]):

@@ -59,6 +59,13 @@ def _open_document(near: Any, i: int, alpha: Any, z: Any, low: int, high: int) -
         near[i, z[t]] += ONE
 
 
+@inlined
+def _take_over(near: Any) -> None:
+    """The second document in the first one's place; Numba would compile two seconds for a row assigned to a row."""
+    for k in range(near.shape[1]):
+        near[0, k] = near[1, k]
+
+
 @kernel
 def sweep_given(
     key: Any, step: int, first: int, last: int, begin: int, end: int, starts: Any, words: Any, z: Any, phi: Any,
@@ -97,7 +104,7 @@ def sweep_given(
                 t0 += 1
                 t1 += 1
         if t1 < e1:  # what is left of the last document
-            near[0, :] = near[1, :]
+            _take_over(near)
             t0, e0 = t1, e1
         for t in range(t0, e0):
             w, old = np.int64(words[t]), np.int64(z[t])
@@ -178,7 +185,7 @@ def sweep_collapsed(
             t0 += 1
             t1 += 1
     if t1 < e1:  # what is left of the last document
-        near[0, :] = near[1, :]
+        _take_over(near)
         t0, e0 = t1, e1
     for t in range(t0, e0):
         w, old = np.int64(words[t]), np.int64(z[t])
