@@ -220,13 +220,13 @@ def against(
 ) -> Element:
     """What was observed against what was predicted, with the diagonal; the area of a mark is its number of rows."""
     size, left, bottom = 300.0, 44.0, 34.0
-    most = 1.06 * max(float(np.nanmax(predicted)), float(np.nanmax(observed)), 1e-300)  # room for the marks
+    most, room = max(float(np.nanmax(predicted)), float(np.nanmax(observed)), 1e-300), 1.06  # for marks at the end
 
     def across(value: float) -> float:
-        return left + (size - left - 8) * value / most
+        return left + (size - left - 8) * value / (room * most)
 
     def up(value: float) -> float:
-        return size - bottom - (size - bottom - 8) * value / most
+        return size - bottom - (size - bottom - 8) * value / (room * most)
 
     parts = [
         element("rect", x=left, y=8, width=size - left - 8, height=size - bottom - 8, class_="frame"),
@@ -242,7 +242,7 @@ def against(
         element("text", axes[0], x=(size + left) / 2, y=size - 6, class_="axis middle"),
         element("text", axes[1], x=10, y=size / 2, transform=f"rotate(-90 10 {size / 2:g})", class_="axis middle"),
         element("text", "0", x=left, y=size - bottom + 13, class_="tick middle"),
-        element("text", number(most), x=size - 10, y=size - bottom + 13, class_="tick end"),
+        element("text", number(most), x=f"{across(most):.1f}", y=size - bottom + 13, class_="tick middle"),
     ]
     return drawing(size, size, said, parts)
 
