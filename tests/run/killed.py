@@ -1,8 +1,9 @@
-"""Runs of every kind, to be killed: ``python killed.py KIND FOLDER OPERATION DELAY`` begins one or goes on with it.
+"""Runs of every kind, to be killed: ``python killed.py`` begins one or goes on with it for each line of its input.
 
-The process kills itself DELAY seconds after it began that operation on the files in the folder, counted from 1. What a
-kill leaves behind is what was done to files before, so these are all moments that differ. Its clock goes on by a fixed
-amount at each look: chunks and checkpoints, and with them the operations, are the same on any machine.
+A line has KIND, OPERATION, DELAY and FOLDER. The run is a process of its own, which kills itself DELAY seconds after it
+began that operation on the files in the folder, counted from 1; how it ended is printed. What a kill leaves behind is
+what was done to files before, so these are all moments that differ. Its clock goes on by a fixed amount at each look:
+chunks and checkpoints, and with them the operations, are the same on any machine.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -154,9 +156,21 @@ def _die_at(folder: Path, operation: int, delay: float) -> None:
     sys.addaudithook(watch)
 
 
-if __name__ == "__main__":
-    folder = Path(sys.argv[2])
+def _begin(kind: str, operation: int, delay: float, folder: Path) -> None:
     ticks = itertools.count()
     time.perf_counter = lambda: TICK * next(ticks)
-    _die_at(folder, int(sys.argv[3]), float(sys.argv[4]))
-    KINDS[sys.argv[1]](folder, begin=not (folder / "run.json").is_file())
+    _die_at(folder, operation, delay)
+    KINDS[kind](folder, begin=not (folder / "run.json").is_file())
+
+
+if __name__ == "__main__":
+    # Imported takes longer than run: a process for each run is forked from one that has done it, and has not used JAX.
+    imported = sc.LDA, sc.DirichletProcessMixture, sc.LogisticRegression, sc.resume, sc.sample, sc.sample_dirichlet
+    warnings.simplefilter("ignore")  # JAX's, of forking
+    for line in sys.stdin:
+        kind, operation, delay, folder = line.rstrip("\n").split(" ", 3)
+        child = os.fork()
+        if child == 0:
+            _begin(kind, int(operation), float(delay), Path(folder))
+            sys.exit()  # when the thread that kills has had its time
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)

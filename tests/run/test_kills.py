@@ -18,14 +18,23 @@ SLOW = {"stochastic_mixture", "dirichlet", "lda_stream"}  # they have little tha
 SCRIPT = Path(__file__).with_name("killed.py")
 
 
-def killed_once(kind, folder, rng):
+@pytest.fixture(scope="module")
+def runs():
+    """The process that begins runs, or goes on with them."""
+    with subprocess.Popen(
+        [sys.executable, str(SCRIPT)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    ) as process:  # fmt: skip
+        yield process
+
+
+def killed_once(runs, kind, folder, rng):
     """Let the run go on until it kills itself at a random operation on its files; True if it did."""
     operation = round(np.exp(rng.uniform(0.0, np.log(300))))  # often in the first checkpoints, or before any
     delay = rng.choice([0.0, rng.uniform(0.0, 0.005)])
-    command = [sys.executable, str(SCRIPT), kind, str(folder), str(operation), str(delay)]
-    ended = subprocess.run(command, stderr=subprocess.PIPE, check=False)
-    assert ended.returncode in (0, -9), ended.stderr.decode()
-    return ended.returncode == -9
+    print(kind, operation, delay, folder, file=runs.stdin)
+    ended = int(runs.stdout.readline())
+    assert ended in (0, -9)
+    return ended == -9
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
@@ -33,10 +42,10 @@ def killed_once(kind, folder, rng):
     "kind",
     [pytest.param(kind, marks=pytest.mark.slow if kind in SLOW else ()) for kind in KINDS],
 )
-def test_killed_runs_end_like_those_left_alone(kind, kills, tmp_path):
+def test_killed_runs_end_like_those_left_alone(runs, kind, kills, tmp_path):
     rng = np.random.default_rng(kills)
     done = 0
-    while done < kills and killed_once(kind, tmp_path / "run", rng):
+    while done < kills and killed_once(runs, kind, tmp_path / "run", rng):
         done += 1
     assert done >= min(kills, 3), "the run ended before it could be killed: make it longer"
     found = KINDS[kind](tmp_path / "run", begin=not (tmp_path / "run" / "run.json").is_file())
