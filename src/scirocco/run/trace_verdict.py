@@ -32,6 +32,7 @@ ENOUGH = 1000  # draws to ask for where there are next to none
 SEVERAL = 4  # chains, where one has none to be compared with
 AT_HAND = ("SCIR", "SCIRCV", "SGRLD", "Auto", "str", "float", "int")  # samplers and step sizes that can be written
 REACH = 4.0  # sds of the draws from their mean: farther away they have not been
+MORE_TIME = 4.0  # times as many seconds, where tuning had not enough
 MOST_LONGER = 100.0  # times as long as it was: more is never asked for
 MOST_ASKED = 0.05  # of an error of sds: a verdict accepts no more
 OF_MODELS = {"num_samples": "n_draws", "chains": "n_chains", "report": "measure_bias"}
@@ -40,9 +41,22 @@ OF_MODELS = {"num_samples": "n_draws", "chains": "n_chains", "report": "measure_
 
 def verdict_of(trace: Trace) -> Verdict:
     """Whether to use a trace, why, and what to do next."""
-    found = [_ended(trace), _elsewhere(trace), _out_of_bounds(trace), _converged(trace), _biased(trace)]
+    late = cut_short(trace)
+    found = [late, _ended(trace), _elsewhere(trace), _out_of_bounds(trace), _converged(trace), _biased(trace)]
     kind, reasons, advice = judge(chain.from_iterable(found))
+    advice = late[0].advice if late else advice  # nothing else is known to be wrong
     return Verdict(kind, reasons, "" if advice is None else action_of(trace, advice))
+
+
+def cut_short(trace: Trace) -> list[Finding]:
+    """Tuning that was not finished in its time, by which nothing is to be used."""
+    known = trace.description
+    reports = [] if known is None else [rebuild(tuned.report) for tuned in known.tuned]
+    where = next((report.unfinished for report in reports if getattr(report, "unfinished", "")), "")
+    if not where or known is None:
+        return []
+    wanted = Advice(settings={"max_seconds": f"{MORE_TIME * (known.options.max_seconds or 1):g}"})
+    return [Finding(LONGER, f"tuning was cut short, for want of time, in {where}", wanted)]
 
 
 def _biased(trace: Trace) -> list[Finding]:
