@@ -66,7 +66,7 @@ def logistic(p, u, row):
 
 
 def test_the_maximum_is_found_in_a_few_steps_whatever_the_rounding():
-    """Of one group among many that values in single precision cannot bring closer, all others would wait for the end."""
+    """Of one group that values in single precision cannot bring closer all others would wait for the end."""
     count = 2000
     n = RNG.choice([10, 1000, 100_000], count).astype(np.float32)
     groups = {"n": n, "y": RNG.binomial(n.astype(int), 0.3).astype(np.float32)}
