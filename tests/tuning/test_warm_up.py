@@ -169,6 +169,7 @@ def test_minibatches_are_as_large_as_it_takes_to_tame_their_noise():
     assert noise(larger.batch_size, 5000)[0] == pytest.approx(0.5, rel=0.01)
     largest = _sized(kernel, np.full(3, np.inf), make, 1000)
     assert largest.batch_size == 64_000  # as large as it may be
+    assert _sized(kernel, np.full(3, np.inf), make, 1000, 8).batch_size == 8000
     again = _sized(largest, noise(64_000, 5000), make, 1000)  # once it is known
     assert larger.batch_size < again.batch_size <= 2 * larger.batch_size + 2
     assert _sized(again, noise(again.batch_size, 5000), make, 1000) is again

@@ -40,7 +40,7 @@ TRIES = 12  # rounds in all, with those in which chains were lost
 LONGEST = 0.5  # step, in units of the posterior sds
 HOT, COLD, LOST = 1.3, 1.1, 5.0  # times the temperature: the step is halved, lengthened, and the round not used
 TAME = 0.5  # times the curvature: minibatch noise that heats a chain by an eighth at the longest step
-LARGER = 64  # times the batch size: so many rows are taken at most
+LARGER, FIRST_LARGER = 64, 8  # times the batch size: so many rows are taken at most, and before there were chains
 FEW = 2000  # rows of data that cost no more than a step does without any
 AGREED = 1.05  # R-hat of the chains of a round
 SETTLED = 0.1  # relative change of a typical scale in a round
@@ -89,7 +89,8 @@ def warm_up(
     open.
     """
     rows = kernel.batch_size
-    kernel = _sized(kernel, noise, make, rows)
+    # Noise at the mode may say nothing of that elsewhere: much larger minibatches are for chains to ask for.
+    kernel = _sized(kernel, noise, make, rows, FIRST_LARGER if LARGER * rows < kernel.target.size else LARGER)
     flat, unravel = ravel_pytree(mode)
     rng = generator(kernel.seed, Purpose.SEARCH_CHAINS)
     phi = spread * rng.standard_normal((CHAINS, flat.size))
@@ -98,7 +99,7 @@ def warm_up(
     whole = flat.size <= FULL
     if whole and scale.matrix is None:
         scale = Scale(scale.diagonal, np.eye(flat.size))
-    centre, step, steps = mode, LONGEST / 8, FIRST
+    centre, step, steps, longest = mode, LONGEST / 8, FIRST, LONGEST
     warmed, before, rounds = None, None, []
     for number in range(TRIES):
         estimator = _estimator(kernel, free)
@@ -112,6 +113,8 @@ def warm_up(
         heat = np.inf if made is None else made.virial(temperature).overall
         if made is None or not heat < LOST:
             rounds.append(WarmUpRound(steps, step, kernel.batch_size, heat, np.inf))
+            if warmed is not None:
+                longest = step / 2
             step /= 4
             if warmed is not None and before is not None:  # it was the new scale that was too wide
                 scale, before = before, None
@@ -126,7 +129,7 @@ def warm_up(
         done = kernel is other and counted >= LEAST and settled and made.r_hat < AGREED
         if done or counted == ROUNDS:
             break
-        step = step / 2 if heat > HOT else min(1.5 * step, LONGEST) if heat < COLD else step
+        step = step / 2 if heat > HOT else min(1.5 * step, longest) if heat < COLD else step
         steps *= 2
     if warmed is None:
         raise FloatingPointError(
@@ -150,18 +153,18 @@ def _settled(kernel: Kernel, centre: Params, free: bool) -> Kernel:
     return kernel.replaced(kernel.sampler, estimator)
 
 
-def _sized(kernel: Kernel, noise: np.ndarray, make: Callable[[int], Kernel] | None, least: int) -> Kernel:
-    """The kernel with minibatches whose noise, which falls as 1/n - 1/N, is tame: larger, or smaller but for ``least``.
-
-    Noise at the mode may have asked for far more rows than it takes where the chains are.
-    """
+def _sized(
+    kernel: Kernel, noise: np.ndarray, make: Callable[[int], Kernel] | None, least: int, larger: int = LARGER
+) -> Kernel:  # fmt: skip
+    """The kernel with minibatches whose noise, which falls as 1/n - 1/N, is tame: from ``least`` rows to ``larger``
+    times as many."""
     n, size = kernel.batch_size, kernel.target.size
     typical = float(np.quantile(noise, 0.9)) if np.all(np.isfinite(noise)) else np.inf
     if make is None or n == size:
         return kernel
     if size <= FEW:
         return make(size)
-    most = min(LARGER * least, size, kernel.target.source.resident_rows)
+    most = min(larger * least, size, kernel.target.source.resident_rows)
     wanted = most if not np.isfinite(typical) else 1 / (1 / size + TAME / max(typical, TINY) * (1 / n - 1 / size))
     if typical > 2 * TAME:
         rows = size if 2 * wanted > size and most == size else int(min(wanted, most))
