@@ -167,7 +167,7 @@ def test_the_step_size_meets_the_limit_by_the_samplers_own_law(make):
     assert report.departure < 0.5
     law = tuned.sampler.sampler
     noise = np.full(3, 10.0)
-    expected = automatic._predicted(law, noise, 1.0, 1.0, np.inf)
+    expected = automatic.predicted_error(law, noise, 1.0, 1.0, np.inf)
     assert expected == pytest.approx(0.06, abs=0.02) or (expected < 0.06 and "stable" in report.reason)
     if make is sc.SGLD:
         h = report.step_size

@@ -28,6 +28,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from scirocco.batches import Strata, Sweeps
+from scirocco.bias.strain import largest, predicted_error
 from scirocco.core.clock import OutOfTimeError, time_is_over
 from scirocco.core.interrupt import poll
 from scirocco.core.keys import Use, as_key, fold
@@ -40,7 +41,7 @@ from scirocco.estimators.control_variate import anchor
 from scirocco.gradient.blocks import split
 from scirocco.gradient.kernel import Kernel
 from scirocco.gradient.program import Program
-from scirocco.optimise.curvature import Curvature, curvature, largest_eigenvalues
+from scirocco.optimise.curvature import Curvature, curvature, top_curvatures
 from scirocco.optimise.mode import find_mode
 from scirocco.samplers.base import Auto, at, automatic, has_law
 from scirocco.samplers.preconditioned import Preconditioned, Scale
@@ -65,6 +66,7 @@ QUANTILES = 101  # of the noise; the law need not be solved for every one of 10^
 FIRST = 0.5  # over the largest curvature: where trials begin that no law guides
 GENTLE = 20.0  # departure from a Gaussian, up to which chains are let go around the mode
 LOOKS = 4  # draws of each chain at which the largest curvature is looked for
+STEPS = 1e-8, 10.0  # between them lies a step size, in units of the posterior sds
 STARTS = 32  # draws of the warm-up that chains start from
 QUIET = 0.5  # times the curvature: noise so small that no other estimator need be tried
 WIDE, RESTLESS = 5.0, 0.1  # sds from the mode, and noise there, in units of that distance, that is worth a second look
@@ -168,7 +170,7 @@ def tune_kernel(
         why = "the law's step was too long: trials decided" if known and len(trials) > 1 else why
         unfinished = _late("the trial of the step")
     sampler = _with_step(sampler, step_size)
-    error = _predicted(sampler, noise.values, 1.0, temperature, kernel.epoch) if known else None
+    error = predicted_error(sampler, noise.values, 1.0, temperature, kernel.epoch) if known else None
     smallest = found.largest / found.condition if found.kind == "diagonal" else 1.0
     size, draws = found.scale.diagonal.size, tried or here.draws
     if scale is not None:
@@ -283,12 +285,10 @@ def _around(warmed: Warmed, held: Params, seed: int) -> Curvature:
     target, scale = warmed.kernel.target, warmed.scale
     beside = "" if scale.vectors is None else f", with {scale.vectors.shape[1]} directions of their own"
     kind = "of draws and gradients" + (beside if scale.matrix is None else ", with correlations")
-    tops = [
-        float(largest_eigenvalues(target, unravel(jnp.asarray(place, flat.dtype)), held, scale, 1, seed)[0][-1])
-        for place in warmed.draws.draws[:, :: DRAWS_OF_ROUND // LOOKS].reshape(-1, flat.size)
-    ]
-    largest = max(1.0, *tops)
-    return Curvature(scale, kind, largest, largest, largest, 0)
+    draws = warmed.draws.draws[:, :: DRAWS_OF_ROUND // LOOKS].reshape(-1, flat.size)
+    places = [unravel(jnp.asarray(place, flat.dtype)) for place in draws]
+    top = max(1.0, float(np.max(top_curvatures(target, places, held, scale, seed))))
+    return Curvature(scale, kind, top, top, top, 0)
 
 
 def _places(here: Place, seed: int, temperature: float) -> np.ndarray:
@@ -337,7 +337,7 @@ def _tune_on_manifold(
     step_size, why = _step_size(sampler, noise, found, temperature, kernel.epoch, wishes)
     top = units.largest
     sampler = _with_step(sampler, step_size).tuned(target.geometry.dimension(mode), top / units.condition, top)
-    error = _predicted(sampler, noise.values, 1.0, temperature, kernel.epoch)
+    error = predicted_error(sampler, noise.values, 1.0, temperature, kernel.epoch)
     pace = steps_per_normal_draw(sampler, values.size, top / units.condition, noise.median, temperature, kernel.seed)
     report = Tuning(
         sampler.step_size, wishes.sd_error, error, kernel.batch_size, _named(kernel.estimator), found.kind,
@@ -517,19 +517,19 @@ def _step_size(
 
     def stable(h: float) -> bool:
         candidate = _with_step(sampler, h)
-        worst = _predicted(candidate, values * found.largest, MARGIN * found.largest, temperature, epoch)
+        worst = predicted_error(candidate, values * found.largest, MARGIN * found.largest, temperature, epoch)
         return bool(np.isfinite(worst))
 
     def accurate(h: float) -> bool:
         candidate = _with_step(sampler, h)
-        good = _predicted(candidate, values, 1.0, temperature, epoch) <= aim
+        good = predicted_error(candidate, values, 1.0, temperature, epoch) <= aim
         if found.largest > 1:
-            stiff = _predicted(candidate, values * found.largest, found.largest, temperature, epoch)
+            stiff = predicted_error(candidate, values * found.largest, found.largest, temperature, epoch)
             good = good and stiff <= most
         return bool(good)
 
-    steady = min(_largest(stable), sampler.longest_step())
-    h = min(steady, _largest(accurate))
+    steady = min(largest(stable, *STEPS), sampler.longest_step())
+    h = min(steady, largest(accurate, *STEPS))
     if h < steady:
         return h, f"the largest step that keeps every posterior sd within {wishes.sd_error:.0%}, by the sampler's law"
     return h, f"the largest step that is stable, with a margin for {MARGIN:g} times the curvature found"
@@ -537,26 +537,3 @@ def _step_size(
 
 def _with_step(sampler: Any, step_size: float) -> Any:
     return replace(sampler, step_size=step_size)
-
-
-def _largest(good: Callable[[float], bool]) -> float:
-    low, high = np.log(1e-8), np.log(10.0)
-    for _ in range(20):
-        middle = (low + high) / 2
-        low, high = (middle, high) if good(float(np.exp(middle))) else (low, middle)
-    return float(np.exp(low))
-
-
-def _predicted(sampler: Any, noise: np.ndarray, precision: float, temperature: float, epoch: float) -> float:
-    """The largest relative error of an sd that the sampler's law predicts where the curvature is ``precision``."""
-    lam = np.full(noise.shape, float(precision))
-    state = sampler.settled(_begun(sampler, noise.shape), lam, noise)
-    variance = np.asarray(sampler.stationary_variance(state, lam, noise, epoch), np.float64)
-    ratio = np.sqrt(np.maximum(variance, 0) * lam / temperature)
-    return float(np.max(np.abs(ratio - 1))) if np.all(np.isfinite(ratio)) else np.inf
-
-
-@partial(jax.jit, static_argnums=1, compiler_options=QUICK)
-def _begun(sampler: Any, shape: tuple[int, ...]) -> Any:
-    """A state of the sampler: one program for all step sizes that are tried."""
-    return sampler.init(jax.random.key(0), jnp.zeros(shape, jnp.float32))
