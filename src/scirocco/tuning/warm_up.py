@@ -40,7 +40,7 @@ TRIES = 12  # rounds in all, with those in which chains were lost
 LONGEST = 0.5  # step, in units of the posterior sds
 HOT, COLD, LOST = 1.3, 1.1, 5.0  # times the temperature: the step is halved, lengthened, and the round not used
 TAME = 0.5  # times the curvature: minibatch noise that heats a chain by an eighth at the longest step
-LARGER, FIRST_LARGER = 64, 8  # times the batch size: so many rows are taken at most, and before there were chains
+LARGER, SLOWLY = 64, 4  # times the batch size: so many rows are taken at most, and times that of the round before
 FEW = 2000  # rows of data that cost no more than a step does without any
 AGREED = 1.05  # R-hat of the chains of a round
 SETTLED = 0.1  # relative change of a typical scale in a round
@@ -89,8 +89,7 @@ def warm_up(
     open.
     """
     rows = kernel.batch_size
-    # Noise at the mode may say nothing of that elsewhere: much larger minibatches are for chains to ask for.
-    kernel = _sized(kernel, noise, make, rows, FIRST_LARGER if LARGER * rows < kernel.target.size else LARGER)
+    kernel = _sized(kernel, noise, make, rows)
     flat, unravel = ravel_pytree(mode)
     rng = generator(kernel.seed, Purpose.SEARCH_CHAINS)
     phi = spread * rng.standard_normal((CHAINS, flat.size))
@@ -153,20 +152,21 @@ def _settled(kernel: Kernel, centre: Params, free: bool) -> Kernel:
     return kernel.replaced(kernel.sampler, estimator)
 
 
-def _sized(
-    kernel: Kernel, noise: np.ndarray, make: Callable[[int], Kernel] | None, least: int, larger: int = LARGER
-) -> Kernel:  # fmt: skip
-    """The kernel with minibatches whose noise, which falls as 1/n - 1/N, is tame: from ``least`` rows to ``larger``
-    times as many."""
+def _sized(kernel: Kernel, noise: np.ndarray, make: Callable[[int], Kernel] | None, least: int) -> Kernel:
+    """The kernel with minibatches whose noise, which falls as 1/n - 1/N, is tame, of ``least`` rows or more.
+
+    Of large data they grow slowly: noise at the mode and on the way may say nothing of that in the typical set.
+    """
     n, size = kernel.batch_size, kernel.target.size
     typical = float(np.quantile(noise, 0.9)) if np.all(np.isfinite(noise)) else np.inf
     if make is None or n == size:
         return kernel
     if size <= FEW:
         return make(size)
-    most = min(larger * least, size, kernel.target.source.resident_rows)
+    most = min(LARGER * least, size, kernel.target.source.resident_rows)
     wanted = most if not np.isfinite(typical) else 1 / (1 / size + TAME / max(typical, TINY) * (1 / n - 1 / size))
     if typical > 2 * TAME:
+        most = most if most == size else min(most, SLOWLY * n)
         rows = size if 2 * wanted > size and most == size else int(min(wanted, most))
         return make(rows) if rows > n else kernel
     rows = max(least, int(2 * wanted))
