@@ -29,7 +29,7 @@ from scirocco.bias.virials import Virials
 from scirocco.core.parts import part
 from scirocco.core.trees import named_leaves
 from scirocco.core.types import Params
-from scirocco.run.verdict import LONGER, MEANS, NOT, RHAT_LIMIT, RHAT_LOST, USE, Advice, Finding
+from scirocco.run.verdict import LONGER, MEANS, NECK, NOT, RHAT_LIMIT, RHAT_LOST, USE, Advice, Finding
 from scirocco.samplers.base import Strain, at, has_law
 
 APART = 2.0  # posterior sds: starts that are spread so widely are not draws around one mode
@@ -38,10 +38,6 @@ LIMIT = 0.05  # of the posterior sd: beyond this the report warns
 LOST = 0.25  # of the posterior sd: beyond this the means are no better
 STRETCHED = 0.5  # of the sd along the stiffest direction
 STRAINED = 0.5  # of the curvature that a step bears: beyond it chains are turned away
-NECK = (
-    "chains are turned away from places that are narrower still, as the neck of a funnel is; write effects as scale "
-    "times standard normal numbers (not centred)"
-)
 DOUBT, SLIGHT = 4.5, 0.02  # standard errors, and error of the sd, by which two estimates may differ
 UNSEEN = 1.0  # beyond this the observed variance is mostly noise and says little about the posterior's
 UNSTABLE = 100.0  # times the variance: the most that is assumed along a direction in which the law has none

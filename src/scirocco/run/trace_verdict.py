@@ -17,6 +17,7 @@ from scirocco.run.verdict import (
     MARGIN,
     MEANS,
     MOST_THIN,
+    NECK,
     NOT,
     SD_LIMIT,
     Advice,
@@ -42,7 +43,15 @@ OF_MODELS = {"num_samples": "n_draws", "chains": "n_chains", "report": "measure_
 def verdict_of(trace: Trace) -> Verdict:
     """Whether to use a trace, why, and what to do next."""
     late = cut_short(trace)
-    found = [late, _ended(trace), _elsewhere(trace), _out_of_bounds(trace), _converged(trace), _biased(trace)]
+    found = [
+        late,
+        _ended(trace),
+        _elsewhere(trace),
+        _out_of_bounds(trace),
+        _converged(trace),
+        _biased(trace),
+        _turned_away(trace),
+    ]
     kind, reasons, advice = judge(chain.from_iterable(found))
     advice = late[0].advice if late else advice  # nothing else is known to be wrong
     return Verdict(kind, reasons, "" if advice is None else action_of(trace, advice))
@@ -88,6 +97,13 @@ def _out_of_bounds(trace: Trace) -> list[Finding]:
         return []
     count = int(stats["violations"].isel(draw=-1).sum())  # so far
     return [Finding(NOT, f"rates were above their bounds {count:,} times: lipschitz must be larger")] if count else []
+
+
+def _turned_away(trace: Trace) -> list[Finding]:
+    """Trajectories of NUTS whose energy went astray, where its step is too long."""
+    stats = trace.sample_stats
+    count = int(stats["diverging"].sum()) if trace.count and "diverging" in stats else 0
+    return [Finding(MEANS, f"{count:,} of {stats['diverging'].size:,} trajectories diverged: {NECK}")] if count else []
 
 
 def _elsewhere(trace: Trace) -> list[Finding]:
