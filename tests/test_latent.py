@@ -65,6 +65,17 @@ def logistic(p, u, row):
     return normal(u, 0.0, 1.0) + row["y"] * eta - row["n"] * jax.nn.softplus(eta)
 
 
+def test_the_maximum_is_found_in_a_few_steps_whatever_the_rounding():
+    """Of one group that values in single precision cannot bring closer all others would wait for the end."""
+    count = 2000
+    n = RNG.choice([10, 1000, 100_000], count).astype(np.float32)
+    groups = {"n": n, "y": RNG.binomial(n.astype(int), 0.3).astype(np.float32)}
+    params = {"a": jnp.array(-0.5), "s": jnp.array(0.8)}
+    centre, scale = jax.vmap(sc.Latent(logistic)._laplace, (None, 0))(params, groups)
+    slope = jax.vmap(jax.grad(logistic, 1), (None, 0, 0))(params, centre[:, 0], groups)
+    assert np.max(np.abs(scale[:, 0, 0] * slope)) < 1e-3
+
+
 QUADRATURE = jax.jit(jax.value_and_grad(sc.Latent(logistic).log_likelihood))
 
 

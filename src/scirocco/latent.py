@@ -26,7 +26,8 @@ MOST_NODES = 1000  # of a row
 NODES = (15, 9, 7)  # for each dimension, of one, two and three
 FREEDOM = 5.0  # degrees, of the Student t from which random points come: wider than what they are weighted by
 CLOSE, MOST_STEPS = 1e-3, 30  # of Newton's method: sds from the maximum
-SHRINKS = np.array([1.0, 0.5, 0.25, 0.0625, 0.0], np.float32)  # of a step, of which the best is taken
+SHRINKS = np.array([1.0, 0.5, 0.25, 0.0625, 0.0], np.float32)  # of a step, of which the longest of the best is taken
+ROUNDING = 1e-6  # of a value, in single precision
 
 
 class _Points(NamedTuple):
@@ -150,7 +151,10 @@ class Latent:
             number, v, scale, slope = carry
             places = v + shrinks[:, None] * (scale @ slope)
             values = jax.vmap(f)(places)
-            v = places[jnp.argmax(jnp.where(jnp.isnan(values), -jnp.inf, values))]
+            values = jnp.where(jnp.isnan(values), -jnp.inf, values)
+            best = jnp.max(values)
+            # Close to the maximum values no longer tell places apart, and a shorter step, or none, would win by chance.
+            v = places[jnp.argmax(values >= best - ROUNDING * jnp.abs(best))]
             return number + 1, v, *scaled(v)
 
         first = jnp.zeros(self._dimensions)

@@ -144,6 +144,15 @@ def test_a_run_that_diverged_is_not_to_be_used():
     assert caught.value.trace.verdict().kind == "do not use it"
 
 
+def test_trajectories_of_nuts_that_diverged_are_said():
+    settings = {"num_samples": 300, "burn_in": 100, "thin": 1, "chains": 2, "report": False}
+    trace = run(funnel, {"v": jnp.zeros(()), "x": jnp.ones(4)}, sc.NUTS(adaptation=100), **settings)
+    count = int(trace.sample_stats["diverging"].sum())
+    assert count > 0
+    assert any(reason.startswith(f"{count} of 600 trajectories diverged") for reason in trace.verdict().reasons)
+    assert not trace.verdict().good
+
+
 def test_the_gravest_finding_is_the_verdict():
     kind, reasons, advice = judge(
         [Finding("use it", "fine"), Finding("do not use it", "lost"), Finding("run longer", "short", Advice(factor=2))]

@@ -167,7 +167,7 @@ def test_the_step_size_meets_the_limit_by_the_samplers_own_law(make):
     assert report.departure < 0.5
     law = tuned.sampler.sampler
     noise = np.full(3, 10.0)
-    expected = automatic._predicted(law, noise, 1.0, 1.0, np.inf)
+    expected = automatic.predicted_error(law, noise, 1.0, 1.0, np.inf)
     assert expected == pytest.approx(0.06, abs=0.02) or (expected < 0.06 and "stable" in report.reason)
     if make is sc.SGLD:
         h = report.step_size
@@ -316,7 +316,7 @@ def test_a_boundary_within_reach_of_the_posterior_is_named():
         sc.tune(target, sc.SGLD("auto"), jnp.array(1.0), batch_size=3)
 
 
-def test_a_density_that_overflows_is_not_called_a_boundary():
+def test_a_density_that_overflows_is_left_to_the_chains_and_not_called_a_boundary():
     """The log of a scale has the sd 100: exp(80) squared is no number in single precision, and one in double."""
 
     def log_prior(p):
@@ -324,8 +324,12 @@ def test_a_density_that_overflows_is_not_called_a_boundary():
 
     nothing = np.zeros(50, np.float32)
     target = sc.Target(log_prior, lambda p, x: 0.0 * x, nothing, constraints={"s": sc.constraints.positive})
-    with pytest.raises(ValueError, match=r"in single precision within.* and finite in double precision"):
-        sc.tune(target, sc.SGLD("auto"), {"s": jnp.array(1.0)}, batch_size=50)
+    start, settings = {"s": jnp.array(1.0)}, {"batch_size": 50}
+    with pytest.raises(ValueError, match=r"no value in single precision within.* and one in double precision"):
+        sc.tune(target, sc.SGLD(sc.Auto(search=False)), start, **settings)
+    with pytest.raises(sc.DivergenceError) as error:
+        sc.sample(target, sc.UnderdampedLangevin("auto"), start, **settings)
+    assert "no value in single precision" in error.value.__notes__[-1]
 
 
 def test_a_boundary_out_of_reach_is_no_hindrance():

@@ -12,7 +12,7 @@ from scirocco.optimise.curvature import curvature
 from scirocco.samplers.preconditioned import Scale
 from scirocco.tuning import rounds, trial
 from scirocco.tuning.rounds import Round, Rounds
-from scirocco.tuning.warm_up import Warmed, _between, _enlarged, _scale
+from scirocco.tuning.warm_up import Warmed, _between, _scale, _sized
 
 ROWS = np.random.default_rng(0).normal(size=400).astype(np.float32)
 
@@ -152,20 +152,30 @@ def test_the_scale_lies_between_covariance_and_inverse_curvature():
     np.testing.assert_allclose(_between(a, np.linalg.inv(a)), a, rtol=1e-8)
 
 
-def test_minibatches_are_enlarged_until_their_noise_is_tame():
+def test_minibatches_are_as_large_as_it_takes_to_tame_their_noise():
     x = np.random.default_rng(0).normal(size=100_000).astype(np.float32)
     target = sc.Target(lambda m: -(m**2) / 2, lambda m, x: -((x - m) ** 2) / 2, x)
 
     def make(rows):
         return Kernel(target, sc.SGLD("auto"), batch_size=rows, untuned=True)
 
+    def noise(rows, of_row):
+        return np.full(3, of_row * (1 / rows - 1e-5))
+
     kernel = make(1000)
-    assert _enlarged(kernel, np.full(3, 0.9), make) is kernel
-    assert _enlarged(kernel, np.full(3, 40.0), None) is kernel
-    larger = _enlarged(kernel, np.full(3, 5.0), make)
-    expected = 5 * (1 / larger.batch_size - 1e-5) / (1 / 1000 - 1e-5)
-    assert expected == pytest.approx(0.5, rel=0.01)
-    assert _enlarged(kernel, np.full(3, np.inf), make).batch_size == 64_000  # as large as it may be
+    assert _sized(kernel, np.full(3, 0.9), make, 1000) is kernel
+    assert _sized(kernel, np.full(3, 40.0), None, 1000) is kernel
+    larger = _sized(kernel, noise(1000, 1500), make, 1000)
+    assert noise(larger.batch_size, 1500)[0] == pytest.approx(0.5, rel=0.01)
+    largest, sizes = kernel, []
+    for _ in range(4):
+        largest = _sized(largest, np.full(3, np.inf), make, 1000)
+        sizes.append(largest.batch_size)
+    assert sizes == [4000, 16_000, 64_000, 64_000]  # slowly, and as large as it may be
+    again = _sized(largest, noise(64_000, 1500), make, 1000)  # once it is known
+    assert larger.batch_size < again.batch_size <= 2 * larger.batch_size + 2
+    assert _sized(again, noise(again.batch_size, 1500), make, 1000) is again
+    assert _sized(largest, np.zeros(3), make, 1000).batch_size == 1000
 
 
 # Trials.
@@ -181,12 +191,14 @@ GAUSSIAN = sc.Target(gaussian, lambda w, row: 0.0 * row * w[0], ROWS)
 def test_a_step_that_is_too_long_is_made_shorter():
     kernel = Kernel(GAUSSIAN, sc.SGLD(1.2), batch_size=50)
     places = np.random.default_rng(0).normal(size=(4, 3))
-    trials, made = trial.try_steps(kernel, Scale(np.ones(3)), jnp.zeros(3), places, {}, 1.0, 0.05, 1.2, Rounds())
+    scale, around = Scale(np.ones(3)), jnp.zeros(3)
+    trials, step_size, made = trial.try_steps(kernel, scale, around, places, {}, 1.0, 0.05, 1.2, Rounds())
     assert made.draws.shape == (4, 128, 3)
     first, last = trials[0], trials[-1]
     assert first.heat == pytest.approx(1 / (1 - 0.6), rel=0.2)  # the variance of Euler's recursion
     assert not first.good
     assert last.good
+    assert last.step_size == step_size
     assert len(trials) > 2
     assert 1 / (1 - last.step_size / 2) < 1.05**2 + 3 * last.error
 

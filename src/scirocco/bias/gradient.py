@@ -11,6 +11,7 @@ import numpy as np
 
 from scirocco.bias.combinations import Combination, in_words, worst_combinations
 from scirocco.bias.report import BiasReport, bias_report, moment_rhat, spread_apart
+from scirocco.bias.strain import strain
 from scirocco.bias.virials import Chart, Curvature, Virials, marginal_slopes, on_manifold
 from scirocco.constraints import Parametrisation
 from scirocco.core.trees import named_leaves
@@ -45,7 +46,9 @@ def gradient_report(engine: GradientEngine, moments: Moments, measured: Measured
         started_apart=spread_apart(free.start, free.variance()),
         virials=points.virials(), worst=points.worst(),
     )  # fmt: skip
-    return report if report is None else _in_parameters(report, engine, mean, variance)
+    if report is None:
+        return None
+    return replace(_in_parameters(report, engine, mean, variance), strain=points.strain(engine))
 
 
 class _Points:
@@ -102,6 +105,13 @@ class _Points:
         ends = np.cumsum([v[0, 0].size for v in slopes.values()])[:-1]
         parts = np.split(marginal_slopes(self._side_by_side[1], self.curvatures), ends, axis=2)
         return {name: new.reshape(old.shape) for (name, old), new in zip(slopes.items(), parts, strict=True)}
+
+    def strain(self, engine: GradientEngine) -> float:
+        """See ``bias.strain``; measured where tuning has found that the posterior is far from Gaussian."""
+        sampler, kernel = self.sampler, engine.kernel
+        if not isinstance(sampler, Preconditioned) or sampler.starts is None or not self.places or kernel.blocks:
+            return 0.0
+        return strain(kernel.target, sampler, *self._side_by_side, self.like, kernel.seed)
 
     def worst(self) -> list[tuple[str, Combination]]:
         """The narrowest and the widest combination of parameters, with words for it.

@@ -29,7 +29,7 @@ from scirocco.bias.virials import Virials
 from scirocco.core.parts import part
 from scirocco.core.trees import named_leaves
 from scirocco.core.types import Params
-from scirocco.run.verdict import LONGER, MEANS, NOT, RHAT_LIMIT, RHAT_LOST, USE, Advice, Finding
+from scirocco.run.verdict import LONGER, MEANS, NECK, NOT, RHAT_LIMIT, RHAT_LOST, USE, Advice, Finding
 from scirocco.samplers.base import Strain, at, has_law
 
 APART = 2.0  # posterior sds: starts that are spread so widely are not draws around one mode
@@ -37,6 +37,7 @@ FEWEST = 4  # draws for R-hat
 LIMIT = 0.05  # of the posterior sd: beyond this the report warns
 LOST = 0.25  # of the posterior sd: beyond this the means are no better
 STRETCHED = 0.5  # of the sd along the stiffest direction
+STRAINED = 0.5  # of the curvature that a step bears: beyond it chains are turned away
 DOUBT, SLIGHT = 4.5, 0.02  # standard errors, and error of the sd, by which two estimates may differ
 UNSEEN = 1.0  # beyond this the observed variance is mostly noise and says little about the posterior's
 UNSTABLE = 100.0  # times the variance: the most that is assumed along a direction in which the law has none
@@ -76,6 +77,7 @@ class BiasReport:
     widest: float | None = None
     widest_error: float = np.inf
     widest_in: str = ""
+    strain: float = 0.0  # the largest curvature at draws, over the largest that the step bears; 0: not measured
 
     @property
     def worst(self) -> tuple[str, float]:
@@ -137,6 +139,8 @@ class BiasReport:
         if self.stable and abs(self.stiffest_error) > STRETCHED:
             text = f"combinations of parameters are off by up to {self.stiffest_error:+.0%} in their sd"
             found.append(Finding(MEANS, text, Advice(less_bias=True)))
+        if self.strain > STRAINED:
+            found.append(Finding(MEANS, f"{self._strained}: {NECK}"))
         for words, off in self.combinations_off:
             if abs(off) > LIMIT:
                 text = f"a combination of parameters ({words}) is sampled {_too(off)}"
@@ -151,6 +155,10 @@ class BiasReport:
             if self.agreed and not self.exact_steps and not self.started_apart:
                 found.append(Finding(USE, "the chains began around one point, and would not see a mode elsewhere"))
         return found
+
+    @property
+    def _strained(self) -> str:
+        return f"the largest curvature at draws is {self.strain:.0%} of what the step bears"
 
     @staticmethod
     def _said(error: float) -> str:
@@ -190,6 +198,8 @@ class BiasReport:
                 f"  it CONTRADICTS the law's prediction in {self.contradicted:,} parameters, and is what counts there: "
                 "chains have not left their start, or the posterior is far from Gaussian"
             )
+        if self.strain:
+            lines.append(f"  {self._strained}")
         lines += self._combined()
         lines += self._agreement()
         if self.note:
@@ -242,7 +252,7 @@ class BiasReport:
             "r_hat": self.r_hat, "r_hat_in": self.r_hat_in, "started_apart": self.started_apart,
             "fault": self.fault, "note": self.note, "narrowest": self.narrowest,
             "narrowest_error": self.narrowest_error, "narrowest_in": self.narrowest_in, "widest": self.widest,
-            "widest_error": self.widest_error, "widest_in": self.widest_in,
+            "widest_error": self.widest_error, "widest_in": self.widest_in, "strain": self.strain,
         }  # fmt: skip
         return arrays | {name: np.asarray(value) for name, value in rest.items() if value is not None}
 

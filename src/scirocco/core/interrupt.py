@@ -18,6 +18,8 @@ from functools import wraps
 from types import FrameType
 from typing import Any, ParamSpec, TypeVar
 
+from scirocco.core.clock import require_time
+
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
@@ -79,11 +81,15 @@ class Interrupt:
 
 
 def poll() -> None:
-    """Raise ``KeyboardInterrupt`` if the work is to stop: where there is nothing to show before its end."""
+    """Raise ``KeyboardInterrupt`` if the work is to stop, or ``OutOfTimeError`` if its time is over.
+
+    For places where there is nothing to show before the end.
+    """
     own = threading.get_ident()
     around = [context for context in _entered if context._thread == own] or _entered  # a pool's thread has none
     if any(context.asked for context in around):
         raise KeyboardInterrupt
+    require_time()
 
 
 def interruptible(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:

@@ -9,7 +9,7 @@ minibatch gradients: positive, and as cheap as a few steps of a sampler.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
@@ -149,14 +149,27 @@ def _low_rank(target: Target, position: Params, held: Params, diagonal: np.ndarr
     return Curvature(scale, "low-rank", top, top, float(values[0]) if keep.all() else 2.0, 0)
 
 
+def top_curvatures(
+    target: Target, positions: Iterable[Params], held: Params, scale: Scale, seed: int
+) -> np.ndarray:  # fmt: skip
+    """The largest eigenvalue of L' H L at each position, on the same selection of the data."""
+    few = _few(target)
+    return np.array([largest_eigenvalues(target, place, held, scale, 1, seed, few)[0][-1] for place in positions])
+
+
+def _few(target: Target) -> list[Batch]:
+    return list(_selection(target, 2000))
+
+
 def largest_eigenvalues(
-    target: Target, position: Params, held: Params, scale: Scale, wanted: int, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
+    target: Target, position: Params, held: Params, scale: Scale, wanted: int, seed: int,
+    selection: list[Batch] | None = None,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Those of L' H L and their vectors, in rising order, by Lanczos' method on a selection of the data."""
     from scipy.sparse.linalg import LinearOperator, eigsh
 
     flat, density = ravel_pytree(position)[0], target.density
-    batches = list(_selection(target, 2000))
+    batches = selection or _few(target)
 
     def multiply(v: np.ndarray) -> np.ndarray:
         scaled = jnp.asarray(scale.forward(v.ravel()), flat.dtype)

@@ -44,16 +44,20 @@ class DivergenceError(FloatingPointError):
         self.trace = trace
 
 
-def run(engines: Sequence[Engine], description: Description, folder: RunFolder | None) -> Trace:
+def run(
+    engines: Sequence[Engine], description: Description, folder: RunFolder | None, since: Clock | None = None
+) -> Trace:  # fmt: skip
     """Run groups of chains to their end, from their start or from their checkpoints.
+
+    What was done before, ``since`` a clock began to go, is part of a budget of seconds.
 
     The trace of whatever was made; it is attached to any error that ends the run.
     """
     options = description.options
-    preparing = Clock()
+    preparing = since or Clock()  # a large corpus takes a while to be put in order, a step size to be found
     description = replace(description, variables=engines[0].variables)
-    groups, used = _groups(engines, description, folder)
-    clock = Clock(options.max_seconds, used + preparing.used)  # a large corpus takes a while to be put in order
+    groups, used = _groups(engines, description, folder, preparing)
+    clock = Clock(options.max_seconds, used + preparing.used)
     stopped, failure = None, None
     with Interrupt() as interrupt, Progress(options.progress) as bar:
         try:
@@ -79,7 +83,7 @@ def _failed(error: BaseException) -> Stop:
 
 
 def _groups(
-    engines: Sequence[Engine], description: Description, folder: RunFolder | None
+    engines: Sequence[Engine], description: Description, folder: RunFolder | None, preparing: Clock
 ) -> tuple[list[Group], float]:  # fmt: skip
     """The groups at their start or where their checkpoints left them, and the seconds that were used."""
     place = None if folder is None else folder.path
@@ -93,7 +97,7 @@ def _groups(
     groups = [group for group, _ in found]
     for group in groups:
         if group.folder is not None and not checkpoint.exists(group.folder):
-            group.save(Clock(used=used))
+            group.save(Clock(used=used + preparing.used))
     return groups, used
 
 

@@ -18,6 +18,7 @@ from scirocco.run.verdict import (
     MARGIN,
     MEANS,
     MOST_THIN,
+    NECK,
     NOT,
     SD_LIMIT,
     Advice,
@@ -32,6 +33,7 @@ from scirocco.run.verdict import (
 ENOUGH = 1000  # draws to ask for where there are next to none
 SEVERAL = 4  # chains, where one has none to be compared with
 REACH = 4.0  # sds of the draws from their mean: farther away they have not been
+MORE_TIME = 4.0  # times as many seconds, where tuning had not enough
 MOST_LONGER = 100.0  # times as long as it was: more is never asked for
 MOST_ASKED = 0.05  # of an error of sds: a verdict accepts no more
 OF_MODELS = {"num_samples": "n_draws", "chains": "n_chains", "report": "measure_bias"}
@@ -40,9 +42,30 @@ OF_MODELS = {"num_samples": "n_draws", "chains": "n_chains", "report": "measure_
 
 def verdict_of(trace: Trace) -> Verdict:
     """Whether to use a trace, why, and what to do next."""
-    found = [_ended(trace), _elsewhere(trace), _out_of_bounds(trace), _converged(trace), _biased(trace)]
+    late = cut_short(trace)
+    found = [
+        late,
+        _ended(trace),
+        _elsewhere(trace),
+        _out_of_bounds(trace),
+        _converged(trace),
+        _biased(trace),
+        _turned_away(trace),
+    ]
     kind, reasons, advice = judge(chain.from_iterable(found))
+    advice = late[0].advice if late else advice  # nothing else is known to be wrong
     return Verdict(kind, reasons, "" if advice is None else action_of(trace, advice))
+
+
+def cut_short(trace: Trace) -> list[Finding]:
+    """Tuning that was not finished in its time, by which nothing is to be used."""
+    known = trace.description
+    reports = [] if known is None else [rebuild(tuned.report) for tuned in known.tuned]
+    where = next((report.unfinished for report in reports if getattr(report, "unfinished", "")), "")
+    if not where or known is None:
+        return []
+    wanted = Advice(settings={"max_seconds": f"{MORE_TIME * (known.options.max_seconds or 1):g}"})
+    return [Finding(LONGER, f"tuning was cut short, for want of time, in {where}", wanted)]
 
 
 def _biased(trace: Trace) -> list[Finding]:
@@ -74,6 +97,13 @@ def _out_of_bounds(trace: Trace) -> list[Finding]:
         return []
     count = int(stats["violations"].isel(draw=-1).sum())  # so far
     return [Finding(NOT, f"rates were above their bounds {count:,} times: lipschitz must be larger")] if count else []
+
+
+def _turned_away(trace: Trace) -> list[Finding]:
+    """Trajectories of NUTS whose energy went astray, where its step is too long."""
+    stats = trace.sample_stats
+    count = int(stats["diverging"].sum()) if trace.count and "diverging" in stats else 0
+    return [Finding(MEANS, f"{count:,} of {stats['diverging'].size:,} trajectories diverged: {NECK}")] if count else []
 
 
 def _elsewhere(trace: Trace) -> list[Finding]:

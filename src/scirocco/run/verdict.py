@@ -20,6 +20,10 @@ KINDS = (USE, MEANS, LONGER, NOT)
 SD_LIMIT, MEAN_LIMIT = 0.1, 0.2  # errors of posterior sds, relative, and of means, in sds, that a user may meet
 RHAT_LIMIT, RHAT_LOST = 1.05, 1.5  # chains that should run longer, and chains that never met
 MARGIN = 1.3  # the length that is asked for over that which would just do
+NECK = (
+    "chains are turned away from places that are narrower still, as the neck of a funnel is: write effects as a scale "
+    "times standard normal numbers (not centred)"
+)
 SHARE_OF_ERROR = 0.5  # of the Monte Carlo error that a verdict allows: what an open ``thin`` aims at
 MOST_THIN = 200  # steps from draw to draw that an open ``thin`` may mean, however slow a chain is
 

@@ -28,6 +28,9 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from scirocco.batches import Strata, Sweeps
+from scirocco.bias.strain import largest, predicted_error
+from scirocco.core.clock import OutOfTimeError, time_is_over
+from scirocco.core.interrupt import poll
 from scirocco.core.keys import Use, as_key, fold
 from scirocco.core.program import QUICK
 from scirocco.core.seeds import Purpose, generator, key_words
@@ -38,7 +41,7 @@ from scirocco.estimators.control_variate import anchor
 from scirocco.gradient.blocks import split
 from scirocco.gradient.kernel import Kernel
 from scirocco.gradient.program import Program
-from scirocco.optimise.curvature import Curvature, curvature, largest_eigenvalues
+from scirocco.optimise.curvature import Curvature, curvature, top_curvatures
 from scirocco.optimise.mode import find_mode
 from scirocco.samplers.base import Auto, at, automatic, has_law
 from scirocco.samplers.preconditioned import Preconditioned, Scale
@@ -47,7 +50,7 @@ from scirocco.target import Target
 from scirocco.tuning import manifold
 from scirocco.tuning.elsewhere import other_modes
 from scirocco.tuning.mixing import steps_per_draw, steps_per_normal_draw
-from scirocco.tuning.report import FAR, Trial, Tuning, WarmUpRound
+from scirocco.tuning.report import FAR, OVERFLOW, Trial, Tuning, WarmUpRound
 from scirocco.tuning.rounds import CHAINS, Round, Rounds
 from scirocco.tuning.rounds import DRAWS as DRAWS_OF_ROUND
 from scirocco.tuning.strata import stratify
@@ -63,9 +66,12 @@ QUANTILES = 101  # of the noise; the law need not be solved for every one of 10^
 FIRST = 0.5  # over the largest curvature: where trials begin that no law guides
 GENTLE = 20.0  # departure from a Gaussian, up to which chains are let go around the mode
 LOOKS = 4  # draws of each chain at which the largest curvature is looked for
+STEPS = 1e-8, 10.0  # between them lies a step size, in units of the posterior sds
 STARTS = 32  # draws of the warm-up that chains start from
 QUIET = 0.5  # times the curvature: noise so small that no other estimator need be tried
 WIDE, RESTLESS = 5.0, 0.1  # sds from the mode, and noise there, in units of that distance, that is worth a second look
+END = "at the point that the search for the mode ended at"
+AROUND = "within a few posterior sds of the mode"
 WORTH = 0.5  # of the plain noise: control variates cost a second gradient and must save this
 
 
@@ -123,19 +129,32 @@ def tune_kernel(
     if not kernel.target.geometry.flat:
         return _tune_on_manifold(kernel, position, held, temperature, wishes, free, began, near)
     here = _at_mode(kernel, make, rows, position, held, temperature, free=free, near=near)
-    departure, others = here.noise.departure, []
-    lost = here.found.flat > 0  # the search ran off along a direction in which the density has no maximum
+    departure, others, unfinished = here.noise.departure, [], ""
+    if here.overflows and wishes.search is False:
+        raise ValueError(OVERFLOW)
+    lost = here.overflows or here.found.flat > 0  # the search ran off where the density has no maximum, or hardly one
     if look_elsewhere and not held and not lost:
         others = other_modes(kernel.target, here.centre, here.found.scale, kernel.seed, starts)
+        unfinished = _late("the search for other modes")
     if wishes.search or (wishes.search is None and (lost or not departure < FAR)):
         # Lost as in a hierarchy whose spread goes to zero, where nothing is like the typical set.
         first = _at(kernel, make, rows, position, held, temperature, free=free) if lost or near else here
-        here = _in_typical_set(first, others, make, held, temperature, wishes, making, free=free, free_batch=free_batch)
+        here = _in_typical_set(
+            first._replace(overflows=here.overflows),
+            others,
+            make,
+            held,
+            temperature,
+            wishes,
+            making,
+            free=free,
+            free_batch=free_batch,
+        )
         others = []  # chains started there, too: whether they came back is for R-hat to say
+        unfinished = _late(f"the warm-up, after {len(here.rounds)} rounds")
     kernel, found, noise, known = here.kernel, here.found, here.noise, has_law(sampler)
     # A sampler that has no law here may depend on where it is, as a Recipe does, and is left in its own coordinates.
     scale = found.scale if sampler.scalable else None
-    error: float | None = None
     if known:
         step_size, why = _step_size(sampler, noise, found, temperature, kernel.epoch, wishes, here.stiff)
     else:
@@ -143,33 +162,35 @@ def tune_kernel(
         step_size, why = FIRST * unit, "the sampler does not know its own law: trials decided"
     trials: list[Trial] = []
     tried: Round | None = None
-    if here.rounds or not known:
+    if (here.rounds or not known) and not unfinished:
         places = _places(here, kernel.seed, temperature)
-        trials, tried = try_steps(
+        trials, step_size, tried = try_steps(
             kernel, scale, here.centre, places, held, temperature, wishes.sd_error, step_size, making
         )
-        step_size = trials[-1].step_size
         why = "the law's step was too long: trials decided" if known and len(trials) > 1 else why
+        unfinished = _late("the trial of the step")
     sampler = _with_step(sampler, step_size)
-    if known:
-        error = _predicted(sampler, noise.values, 1.0, temperature, kernel.epoch)
+    error = predicted_error(sampler, noise.values, 1.0, temperature, kernel.epoch) if known else None
     smallest = found.largest / found.condition if found.kind == "diagonal" else 1.0
-    size = found.scale.diagonal.size
+    size, draws = found.scale.diagonal.size, tried or here.draws
     if scale is not None:
         sampler = sampler.tuned(size, smallest, found.largest)
-    if tried is None:
-        pace = steps_per_normal_draw(sampler, size, smallest, noise.median, temperature, kernel.seed)
-    else:
-        pace = steps_per_draw(tried)
+    law = (sampler, size, smallest, noise.median, temperature, kernel.seed)
+    pace = steps_per_normal_draw(*law) if draws is None else steps_per_draw(draws)
     if scale is not None:
         sampler = Preconditioned(sampler, scale, dispersion=float(np.sqrt(temperature)), starts=here.starts)
     report = Tuning(
         sampler.step_size, wishes.sd_error, error, kernel.batch_size, _named(kernel.estimator), found.kind,
         size, found.condition, found.flat, noise.median, departure, why, time.perf_counter() - began, pace,
         _strata(kernel), here.rounds, tuple(tuple(map(float, p)) for p in others),
-        tuple(trials),
+        tuple(trials), unfinished, here.overflows,
     )  # fmt: skip
     return Tuned(kernel.replaced(sampler), {**here.centre, **held} if held else here.centre, report)
+
+
+def _late(where: str) -> str:
+    """The place where the time for tuning was over, if it is."""
+    return where if time_is_over() else ""
 
 
 class Place(NamedTuple):
@@ -182,6 +203,8 @@ class Place(NamedTuple):
     stiff: float  # error of the sd that is allowed along the stiffest direction
     starts: np.ndarray | None = None  # as phi; None for the normal law
     rounds: tuple[WarmUpRound, ...] = ()
+    draws: Round | None = None  # of the last of these
+    overflows: bool = False  # within a few sds there is no density in single precision
 
 
 def _at_mode(
@@ -189,8 +212,9 @@ def _at_mode(
     near: bool,
 ) -> Place:  # fmt: skip
     """The same at the mode."""
-    mode, found = _located(kernel, position, held, near)
-    return _at(kernel, make, rows, mode, held, temperature, free=free, found=found)
+    mode, found, overflows = _located(kernel, position, held, near)
+    place = _at(kernel, make, rows, mode, held, temperature, free=free, found=found)
+    return place._replace(overflows=overflows)
 
 
 def _at(
@@ -217,18 +241,26 @@ def _in_typical_set(
     making: Rounds, *, free: bool, free_batch: bool,
 ) -> Place:  # fmt: skip
     """The same by draws and gradients of a warm-up from the mode, and from ``others`` if there are any."""
+    if time_is_over():  # before there was anything else to go by
+        raise OutOfTimeError
     kernel = here.kernel
     if isinstance(kernel.batching, Strata) and free:  # they are those of the law at the mode
         kernel = make(kernel.batch_size)
     scale, spread, noise = _gentle(kernel, here, held, temperature)
-    warmed = warm_up(
-        kernel, scale, spread, here.centre, others, held, temperature, noise.values, make if free_batch else None,
-        making, free=free,
-    )  # fmt: skip
+    try:
+        warmed = warm_up(
+            kernel, scale, spread, here.centre, others, held, temperature, noise.values, make if free_batch else None,
+            making, free=free,
+        )  # fmt: skip
+    except FloatingPointError:
+        if here.overflows:
+            raise FloatingPointError(OVERFLOW) from None
+        raise
     phi = warmed.phi
     return Place(
         warmed.kernel, warmed.mean, _around(warmed, held, kernel.seed), Noise(warmed.noise, warmed.departure),
         wishes.sd_error, phi[np.linspace(0, len(phi) - 1, STARTS).astype(int)], warmed.rounds,
+        warmed.draws, here.overflows,
     )  # fmt: skip
 
 
@@ -253,12 +285,10 @@ def _around(warmed: Warmed, held: Params, seed: int) -> Curvature:
     target, scale = warmed.kernel.target, warmed.scale
     beside = "" if scale.vectors is None else f", with {scale.vectors.shape[1]} directions of their own"
     kind = "of draws and gradients" + (beside if scale.matrix is None else ", with correlations")
-    tops = [
-        float(largest_eigenvalues(target, unravel(jnp.asarray(place, flat.dtype)), held, scale, 1, seed)[0][-1])
-        for place in warmed.draws.draws[:, :: DRAWS_OF_ROUND // LOOKS].reshape(-1, flat.size)
-    ]
-    largest = max(1.0, *tops)
-    return Curvature(scale, kind, largest, largest, largest, 0)
+    draws = warmed.draws.draws[:, :: DRAWS_OF_ROUND // LOOKS].reshape(-1, flat.size)
+    places = [unravel(jnp.asarray(place, flat.dtype)) for place in draws]
+    top = max(1.0, float(np.max(top_curvatures(target, places, held, scale, seed))))
+    return Curvature(scale, kind, top, top, top, 0)
 
 
 def _places(here: Place, seed: int, temperature: float) -> np.ndarray:
@@ -293,7 +323,7 @@ def _tune_on_manifold(
     start = kernel.estimator.start(target, position, held, search)
     own = isinstance(kernel.estimator, ControlVariate)
     mode = start if own else search(target, position, held=held)
-    _require_inside(target, mode, held, "at the point that the search for the mode ended at")
+    _overflows(target, mode, held, END)
     units = manifold.units(target, mode, held, kernel.seed)
     if free and not sampler.full_data:
         kernel, values, departure = manifold.quietest(kernel, units.scale, mode, held, temperature, QUIET, WORTH)
@@ -307,7 +337,7 @@ def _tune_on_manifold(
     step_size, why = _step_size(sampler, noise, found, temperature, kernel.epoch, wishes)
     top = units.largest
     sampler = _with_step(sampler, step_size).tuned(target.geometry.dimension(mode), top / units.condition, top)
-    error = _predicted(sampler, noise.values, 1.0, temperature, kernel.epoch)
+    error = predicted_error(sampler, noise.values, 1.0, temperature, kernel.epoch)
     pace = steps_per_normal_draw(sampler, values.size, top / units.condition, noise.median, temperature, kernel.seed)
     report = Tuning(
         sampler.step_size, wishes.sd_error, error, kernel.batch_size, _named(kernel.estimator), found.kind,
@@ -322,22 +352,21 @@ def _search(seed: int, near: bool) -> Callable[..., Params]:
     return partial(find_mode, seed=seed, steps=0) if near else partial(find_mode, seed=seed)
 
 
-def _located(kernel: Kernel, position: Params, held: Params, near: bool) -> tuple[Params, Curvature]:
-    """The mode, which a control variate may bring along, and the curvature there."""
+def _located(kernel: Kernel, position: Params, held: Params, near: bool) -> tuple[Params, Curvature, bool]:
+    """The mode, which a control variate may bring along, the curvature there, and whether the density overflows."""
     target, estimator, seed = kernel.target, kernel.estimator, kernel.seed
     target.check(position, held)
     search = _search(seed, near)
     start = estimator.start(target, position, held, search)  # the mode, or the estimator's own checks
     mode = start if isinstance(estimator, ControlVariate) else search(target, position, held=held)
-    _require_inside(target, mode, held, "at the point that the search for the mode ended at")
+    _overflows(target, mode, held, END)
     try:
         found = curvature(target, mode, held, seed=seed)
         flat, unravel = ravel_pytree(mode)
         rng = generator(seed, Purpose.BOUNDARY_DRAWS)
-        for phi in rng.standard_normal((DRAWS, flat.size)).astype(flat.dtype):
-            place = "within a few posterior sds of the mode"
-            _require_inside(target, unravel(np.asarray(flat) + found.scale.forward(phi)), held, place)
-        return mode, found
+        draws = rng.standard_normal((DRAWS, flat.size)).astype(flat.dtype)
+        places = [unravel(np.asarray(flat) + found.scale.forward(phi)) for phi in draws]
+        return mode, found, any([_overflows(target, place, held, AROUND) for place in places])
     except FloatingPointError:
         raise FloatingPointError(
             'the curvature at the mode is not finite, so step_size="auto" has nothing to start from: give a better '
@@ -345,24 +374,20 @@ def _located(kernel: Kernel, position: Params, held: Params, near: bool) -> tupl
         ) from None
 
 
-def _require_inside(target: Target, position: Params, held: Params, place: str) -> None:
-    """Reject a density that ends where a chain would go; one that only overflows is left to the search."""
+def _overflows(target: Target, position: Params, held: Params, place: str) -> bool:
+    """Whether only double precision has a density there; rejects one that ends where a chain would go."""
     value = float(_log_prior(target.density, position, held))
-    if np.isnan(value) or value == -np.inf:
-        with jax.enable_x64(True):
-            double = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), position)
-            inside = np.isfinite(float(_log_prior(target.density, double, held)))
-        if inside:
-            raise ValueError(
-                f"log_prior is {value} in single precision {place}, and finite in double precision: some parameters "
-                "are hardly known, like scales of a horseshoe whose effects are zero. Give them a prior with a lighter "
-                "tail, or sample with scirocco.NUTS"
-            )
-        raise ValueError(
-            f"log_prior is {value} {place}: the density has a hard boundary there, which no gradient sampler respects. "
-            "Say so with constraints={'sigma': scirocco.constraints.positive}, or reparametrise so that every real "
-            "number is allowed"
-        )
+    if not (np.isnan(value) or value == -np.inf):
+        return False
+    with jax.enable_x64(True):
+        double = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), position)
+        if np.isfinite(float(_log_prior(target.density, double, held))):
+            return True
+    raise ValueError(
+        f"log_prior is {value} {place}: the density has a hard boundary there, which no gradient sampler respects. "
+        "Say so with constraints={'sigma': scirocco.constraints.positive}, or reparametrise so that every real "
+        "number is allowed"
+    )
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=QUICK)
@@ -441,10 +466,11 @@ def measure(
         state = estimator.init(target, mode, held)
     program = kernel.replaced(kernel.sampler, estimator).program
     words = key_words(kernel.seed, Purpose.NOISE_BATCHES)
-    found = [
-        _slopes(program, scale, state, mode, held, draw, words, number * REPEATS, kernel.data_at(0, end=1))
-        for number, draw in enumerate(phi[:-1])
-    ]
+    found = []
+    for number, draw in enumerate(phi[:-1]):
+        poll()
+        data = kernel.data_at(0, end=1)
+        found.append(_slopes(program, scale, state, mode, held, draw, words, number * REPEATS, data))
     spread, white, noise = (np.array(part, np.float64) for part in zip(*found, strict=True))
     away = np.mean((white - phi[:-1]) ** 2) - np.mean(noise) / REPEATS
     departure = max(0.0, float(away / np.mean(phi[:-1].astype(np.float64) ** 2))) if np.isfinite(away) else np.inf
@@ -491,19 +517,19 @@ def _step_size(
 
     def stable(h: float) -> bool:
         candidate = _with_step(sampler, h)
-        worst = _predicted(candidate, values * found.largest, MARGIN * found.largest, temperature, epoch)
+        worst = predicted_error(candidate, values * found.largest, MARGIN * found.largest, temperature, epoch)
         return bool(np.isfinite(worst))
 
     def accurate(h: float) -> bool:
         candidate = _with_step(sampler, h)
-        good = _predicted(candidate, values, 1.0, temperature, epoch) <= aim
+        good = predicted_error(candidate, values, 1.0, temperature, epoch) <= aim
         if found.largest > 1:
-            stiff = _predicted(candidate, values * found.largest, found.largest, temperature, epoch)
+            stiff = predicted_error(candidate, values * found.largest, found.largest, temperature, epoch)
             good = good and stiff <= most
         return bool(good)
 
-    steady = min(_largest(stable), sampler.longest_step())
-    h = min(steady, _largest(accurate))
+    steady = min(largest(stable, *STEPS), sampler.longest_step())
+    h = min(steady, largest(accurate, *STEPS))
     if h < steady:
         return h, f"the largest step that keeps every posterior sd within {wishes.sd_error:.0%}, by the sampler's law"
     return h, f"the largest step that is stable, with a margin for {MARGIN:g} times the curvature found"
@@ -511,26 +537,3 @@ def _step_size(
 
 def _with_step(sampler: Any, step_size: float) -> Any:
     return replace(sampler, step_size=step_size)
-
-
-def _largest(good: Callable[[float], bool]) -> float:
-    low, high = np.log(1e-8), np.log(10.0)
-    for _ in range(20):
-        middle = (low + high) / 2
-        low, high = (middle, high) if good(float(np.exp(middle))) else (low, middle)
-    return float(np.exp(low))
-
-
-def _predicted(sampler: Any, noise: np.ndarray, precision: float, temperature: float, epoch: float) -> float:
-    """The largest relative error of an sd that the sampler's law predicts where the curvature is ``precision``."""
-    lam = np.full(noise.shape, float(precision))
-    state = sampler.settled(_begun(sampler, noise.shape), lam, noise)
-    variance = np.asarray(sampler.stationary_variance(state, lam, noise, epoch), np.float64)
-    ratio = np.sqrt(np.maximum(variance, 0) * lam / temperature)
-    return float(np.max(np.abs(ratio - 1))) if np.all(np.isfinite(ratio)) else np.inf
-
-
-@partial(jax.jit, static_argnums=1, compiler_options=QUICK)
-def _begun(sampler: Any, shape: tuple[int, ...]) -> Any:
-    """A state of the sampler: one program for all step sizes that are tried."""
-    return sampler.init(jax.random.key(0), jnp.zeros(shape, jnp.float32))

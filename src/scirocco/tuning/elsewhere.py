@@ -8,6 +8,7 @@ lower between the two. What is not found may still be there.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 import jax
@@ -16,6 +17,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from scirocco.batches import Arrays
+from scirocco.core.clock import OutOfTimeError
 from scirocco.core.interrupt import poll
 from scirocco.core.keys import as_key
 from scirocco.core.program import QUICK
@@ -41,24 +43,26 @@ ON_THE_WAY, DEEPER = 17, 3.0  # points between two modes, and by how much the lo
 def other_modes(
     target: Target, mode: Params, scale: Scale, seed: int, starts: Callable[[Key], Params] | None
 ) -> list[np.ndarray]:
-    """Places of other modes, as vectors; none are looked for where that would take long."""
+    """Places of other modes, as vectors; none are looked for where that would take long, or when the time is over."""
     flat, unravel = ravel_pytree(mode)
     if not isinstance(target.source, Arrays) or flat.size > FULL or target.size * flat.size > WORK:
         return []
-    here, sd, volume = np.asarray(flat, np.float64), np.sqrt(scale.variance), _log_volume(target, mode)
+    here, sd = np.asarray(flat, np.float64), np.sqrt(scale.variance)
     found: list[np.ndarray] = []
-    for start in _places(target, mode, sd, seed, starts):
-        poll()
-        there = quasi_newton(target, unravel(jnp.asarray(start, flat.dtype)))
-        place = np.asarray(ravel_pytree(there)[0], np.float64)
-        known = [here, *found]
-        if all_finite(there) and all(np.max(np.abs(place - other) / sd) > APART for other in known):
-            way = here + np.linspace(0, 1, ON_THE_WAY)[:, None] * (place - here)
-            lower = -target.log_posteriors(jax.vmap(unravel)(jnp.asarray(way, flat.dtype)), mode)
-            # Between two modes lies a pass; without one the search stopped on the slope of the first.
-            apart = np.max(lower) > max(lower[-1], 0.0) + DEEPER
-            if apart and lower[-1] - _log_volume(target, there) + volume < LESS_LIKELY:
-                found.append(place)
+    with suppress(OutOfTimeError):
+        volume = _log_volume(target, mode)
+        for start in _places(target, mode, sd, seed, starts):
+            poll()
+            there = quasi_newton(target, unravel(jnp.asarray(start, flat.dtype)))
+            place = np.asarray(ravel_pytree(there)[0], np.float64)
+            known = [here, *found]
+            if all_finite(there) and all(np.max(np.abs(place - other) / sd) > APART for other in known):
+                way = here + np.linspace(0, 1, ON_THE_WAY)[:, None] * (place - here)
+                lower = -target.log_posteriors(jax.vmap(unravel)(jnp.asarray(way, flat.dtype)), mode)
+                # Between two modes lies a pass; without one the search stopped on the slope of the first.
+                apart = np.max(lower) > max(lower[-1], 0.0) + DEEPER
+                if apart and lower[-1] - _log_volume(target, there) + volume < LESS_LIKELY:
+                    found.append(place)
     return found
 
 

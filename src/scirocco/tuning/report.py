@@ -8,6 +8,11 @@ import numpy as np
 
 from scirocco.core.parts import part
 
+OVERFLOW = (
+    "log_prior has no value in single precision within a few posterior sds of the mode, and one in double precision: "
+    "some parameters are hardly known, like scales of a horseshoe whose effects are zero. If chains get lost there, "
+    "give these a prior with a lighter tail, or sample with scirocco.NUTS"
+)
 FAR = 0.5  # mean squared error of the Gaussian's gradient, in units of the gradient's own: beyond, a search decides
 
 
@@ -70,12 +75,15 @@ class Tuning:
     rounds: tuple[WarmUpRound, ...] = ()
     elsewhere: tuple[tuple[float, ...], ...] = ()  # other modes, all parameters in one vector
     trials: tuple[Trial, ...] = ()
+    unfinished: str = ""  # what the time was over in
+    overflows: bool = False  # within a few sds of the mode there is no density in single precision
 
     def __str__(self) -> str:
         predicted = "unknown for this sampler" if self.sd_error is None else f"{self.sd_error:.1%}"
         flat = f", {self.flat} of them without curvature at the mode" if self.flat else ""
         lines = [
             f"step size {self.step_size:.3g} in units of the posterior sds, found in {self.seconds:.1f} s",
+            *([f"  cut short, for want of time, in {self.unfinished}"] if self.unfinished else []),
             f"  {self.reason}",
             f"  predicted error of the posterior sd: {predicted} (limit {self.limit:.0%})",
             f"  curvature: {self.curvature}, {self.parameters:,} parameters{flat}; condition {self.condition:.3g}",
@@ -85,6 +93,8 @@ class Tuning:
             *self._strata(),
             f"  departure from a Gaussian at the mode: {self.departure:.2g} (a warm-up begins at {FAR:g})",
         ]
+        if self.overflows:
+            lines.append(f"  {OVERFLOW}")
         if self.elsewhere:
             lines.append(f"  searches from other places found {len(self.elsewhere)} other modes that are as likely")
         if self.rounds:

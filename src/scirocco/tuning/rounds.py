@@ -1,13 +1,15 @@
 """A round of a warm-up or of a trial: a few chains from given places, their draws, and fresh gradients there.
 
 What a round finds is a function of its settings and of where it begins. So a search that was killed goes on by making
-its decisions again from the rounds that it had finished, which are kept in the folder of the run.
+its decisions again from the rounds that it had finished, which are kept in the folder of the run. A round is made in
+pieces, between which Ctrl-C and the end of the time for tuning are noticed.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +20,7 @@ from jax.flatten_util import ravel_pytree
 
 from scirocco.core.interrupt import poll
 from scirocco.core.keys import Use, as_key, fold
+from scirocco.core.program import QUICK
 from scirocco.core.seeds import Purpose, key_words
 from scirocco.core.trees import all_finite
 from scirocco.core.types import Array, Data, Key, Params
@@ -29,6 +32,7 @@ from scirocco.run.describe import describe
 
 CHAINS, DRAWS = 4, 128  # draws of each chain
 BURN_IN = 0.25  # of the steps
+PIECE = 8  # draws, or steps that would make them
 FARTHEST = 1e8  # no parameter is so large: the chain is lost, if not yet infinite
 
 
@@ -146,37 +150,67 @@ def run_round(
     """
     poll()
     flat, unravel = ravel_pytree(centre)
-    state = kernel.estimator.init(kernel.target, centre, held)
+    estimator = kernel.estimator.init(kernel.target, centre, held)
     gap = _gap(steps)
     words = key_words(kernel.seed, Purpose.SEARCH_CHAINS, number)
     starts = jax.vmap(unravel)(jnp.asarray(places, flat.dtype))
     step = number * (kernel.steps_per_block or 0)
     data = kernel.data_at(step, end=step + 1)  # the next round may be on any block
-    found = _chains(kernel.program, words, starts, held, state, data, max(1, steps - gap * (DRAWS - 1)), gap)
-    draws, first, second = (np.asarray(a, np.float64).swapaxes(0, 1) for a in found)
-    if not all_finite((draws, first, second)) or np.max(np.abs(draws)) > FARTHEST:
-        return None
-    return Round(draws, (first, second), gap)
+    state, found = _begun(kernel.program, words, starts, held, estimator), []
+    numbers, lengths = _plan(steps, gap)
+    for piece in range(0, len(numbers), PIECE):
+        poll()
+        of = slice(piece, piece + PIECE)
+        state, made = _chains(kernel.program, words, state, data, numbers[of], lengths[of])
+        draws = [np.asarray(a, np.float64) for a in made]
+        if not all_finite(draws) or np.max(np.abs(draws[0])) > FARTHEST:
+            return None
+        if numbers[piece] >= 0:
+            found.append(draws)
+    places, first, second = (np.concatenate(parts).swapaxes(0, 1) for parts in zip(*found, strict=True))
+    return Round(places, (first, second), gap)
+
+
+def _plan(steps: int, gap: int) -> tuple[np.ndarray, np.ndarray]:
+    """The number of each draw, below zero in the burn-in, where none is made, and the steps up to it."""
+    rest = max(1, steps - gap * (DRAWS - 1)) - gap
+    before = -(-rest // (PIECE * gap)) * PIECE  # as many pieces as draws would take
+    burn_in = np.diff(np.linspace(0, rest, before + 1).astype(np.int32))
+    return np.arange(-before, DRAWS, dtype=np.int32), np.append(burn_in, np.full(DRAWS, gap, np.int32))
+
+
+def _keys(words: Array) -> Key:
+    own = jnp.asarray(words) + jnp.stack([jnp.arange(CHAINS, dtype=jnp.uint32), jnp.zeros(CHAINS, jnp.uint32)], 1)
+    return jax.vmap(as_key)(own)
+
+
+@partial(jax.jit, compiler_options=QUICK)
+def _begun(program: Program, words: Array, starts: Params, held: Params, estimator: Any) -> ChainState:
+    """The chains at their start."""
+    return jax.vmap(lambda key, place: program.state(key, place, held, estimator))(_keys(words), starts)
 
 
 @jax.jit
 def _chains(
-    program: Program, words: Array, starts: Params, held: Params, estimator: Any, data: Data, burn_in: Array, gap: Array
-) -> tuple[Array, Array, Array]:
+    program: Program, words: Array, state: ChainState, data: Data, numbers: Array, lengths: Array
+) -> tuple[ChainState, tuple[Array, Array, Array]]:
     """Draws and two gradients of each, (draw, chain, coordinate); one program for all settings that are numbers."""
-    own = jnp.asarray(words) + jnp.stack([jnp.arange(CHAINS, dtype=jnp.uint32), jnp.zeros(CHAINS, jnp.uint32)], 1)
-    keys = jax.vmap(as_key)(own)
-    state = jax.vmap(lambda key, place: program.state(key, place, held, estimator))(keys, starts)
+    keys = _keys(words)
     flat: Any = jax.vmap(lambda tree: ravel_pytree(tree)[0])
     move: Any = jax.vmap(lambda key, s: program.transition(key, s, data)[0])
 
     def slope(key: Key, state: ChainState, number: Array) -> Array:
         return ravel_pytree(program.fresh_gradient(fold(key, Use.GRADIENT, number), state, data))[0]
 
-    def draw(state: ChainState, number: Array) -> tuple[ChainState, tuple[Array, Array, Array]]:
-        steps = jnp.where(number == 0, burn_in, gap)
-        state = jax.lax.fori_loop(0, steps, lambda _, s: move(keys, s), state)
+    def slopes(state: ChainState, number: Array) -> tuple[Array, Array]:
         first, second = (jax.vmap(slope, (0, 0, None))(keys, state, 2 * number + k) for k in range(2))
-        return state, (flat(state.sampler.position), first, second)
+        return first, second
 
-    return jax.lax.scan(draw, state, jnp.arange(DRAWS, dtype=jnp.int32))[1]
+    def draw(state: ChainState, plan: tuple[Array, Array]) -> tuple[ChainState, tuple[Array, Array, Array]]:
+        number, steps = plan
+        state = jax.lax.fori_loop(0, steps, lambda _, s: move(keys, s), state)
+        place = flat(state.sampler.position)
+        first, second = jax.lax.cond(number < 0, lambda *_: (place, place), slopes, state, number)
+        return state, (place, first, second)
+
+    return jax.lax.scan(draw, state, (numbers, lengths))

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from scirocco.core.clock import OutOfTimeError
 from scirocco.core.types import Params
 from scirocco.diagnostics.virial import Virial
 from scirocco.gradient.kernel import Kernel
@@ -27,20 +28,26 @@ NUMBER = 1000  # of the first trial: other random numbers than those of the warm
 def try_steps(
     kernel: Kernel, scale: Scale | None, centre: Params, places: np.ndarray, held: Params, temperature: float,
     limit: float, step_size: float, making: Rounds,
-) -> tuple[list[Trial], Round]:  # fmt: skip
-    """Steps from ``step_size`` down to the first that is not too long, the last of the list, and its draws."""
+) -> tuple[list[Trial], float, Round | None]:  # fmt: skip
+    """Steps from ``step_size`` down to the first that is not too long, that step, and its draws.
+
+    Where the time is over before, the step that would have been next, and no draws.
+    """
     trials: list[Trial] = []
     for number in range(TRIALS):
         sampler: Any = kernel.sampler
         sampler = replace(sampler, step_size=step_size)
         sampler = sampler if scale is None else Preconditioned(sampler, scale)
-        made = making.run(kernel.replaced(sampler), centre, places, held, STEPS, NUMBER + number)
+        try:
+            made = making.run(kernel.replaced(sampler), centre, places, held, STEPS, NUMBER + number)
+        except OutOfTimeError:
+            return trials, step_size, None
         found = None if made is None else made.virial(temperature)
         heat = np.inf if found is None else found.overall
         good = found is not None and not too_hot(found, limit)
         trials.append(Trial(step_size, heat, np.inf if found is None else found.overall_error, good))
         if good and made is not None:
-            return trials, made
+            return trials, step_size, made
         step_size /= SHORTER if np.isfinite(heat) else SHORTER**2
     raise FloatingPointError(
         'no step size keeps a chain as wide as its target: step_size="auto" found nothing. Look at the model at the '

@@ -7,12 +7,12 @@ rounds that double. After each round
     scale    Sigma with Sigma Cov(grad U) Sigma = Cov(theta): the covariance and the inverse curvature if the posterior
              is Gaussian, between the two if not (its diagonal alone is nutpie's, sd theta / sd grad U); a diagonal and
              a few directions for more than 500 parameters
-    noise    of the gradient, from two fresh minibatches at each draw: minibatches are enlarged until it is tame
+    noise    of the gradient, from two fresh minibatches at each draw: minibatches are as large as it takes to tame it
     centre   of control variates: the mean of the draws
     step     as long as the virial identity allows, E (theta - mean) . grad U = d T
 
 The two gradients at a draw have independent errors, so that their products give Cov(grad U) without the noise. Rounds
-end when the chains agree with each other and the scale has settled, or after the last.
+end when the chains agree with each other and the scale has settled, after the last, or when the time for them is over.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from scirocco.core.clock import OutOfTimeError
 from scirocco.core.seeds import Purpose, generator
 from scirocco.core.types import Params
 from scirocco.estimators import ControlVariate, Estimator, Plain
@@ -39,10 +40,11 @@ TRIES = 12  # rounds in all, with those in which chains were lost
 LONGEST = 0.5  # step, in units of the posterior sds
 HOT, COLD, LOST = 1.3, 1.1, 5.0  # times the temperature: the step is halved, lengthened, and the round not used
 TAME = 0.5  # times the curvature: minibatch noise that heats a chain by an eighth at the longest step
-LARGER = 64  # times the batch size: so many rows are taken at most
+LARGER, SLOWLY = 64, 4  # times the batch size: so many rows are taken at most, and times that of the round before
 FEW = 2000  # rows of data that cost no more than a step does without any
 AGREED = 1.05  # R-hat of the chains of a round
 SETTLED = 0.1  # relative change of a typical scale in a round
+TINY = 1e-12  # times the curvature: noise that is next to none
 FLOOR = 0.05  # of the variance of gradients: the least that is left of it when the noise is taken off
 SMALLEST = 1e-3  # of the median eigenvalue
 DIRECTIONS = 10  # along which draws are widest, and as many along which gradients are steepest
@@ -86,7 +88,8 @@ def warm_up(
     ``noise`` is that of gradients there; ``make`` gives kernels of other batch sizes, ``free`` leaves the estimator
     open.
     """
-    kernel = _enlarged(kernel, noise, make)
+    rows = kernel.batch_size
+    kernel = _sized(kernel, noise, make, rows)
     flat, unravel = ravel_pytree(mode)
     rng = generator(kernel.seed, Purpose.SEARCH_CHAINS)
     phi = spread * rng.standard_normal((CHAINS, flat.size))
@@ -95,15 +98,22 @@ def warm_up(
     whole = flat.size <= FULL
     if whole and scale.matrix is None:
         scale = Scale(scale.diagonal, np.eye(flat.size))
-    centre, step, steps = mode, LONGEST / 8, FIRST
+    centre, step, steps, longest = mode, LONGEST / 8, FIRST, LONGEST
     warmed, before, rounds = None, None, []
     for number in range(TRIES):
         estimator = _estimator(kernel, free)
         sampler = Preconditioned(UnderdampedLangevin(step, temperature=temperature), scale)
-        made = making.run(kernel.replaced(sampler, estimator), centre, places, held, steps, number)
+        try:
+            made = making.run(kernel.replaced(sampler, estimator), centre, places, held, steps, number)
+        except OutOfTimeError:
+            if warmed is None:
+                raise
+            break
         heat = np.inf if made is None else made.virial(temperature).overall
         if made is None or not heat < LOST:
             rounds.append(WarmUpRound(steps, step, kernel.batch_size, heat, np.inf))
+            if warmed is not None:
+                longest = step / 2
             step /= 4
             if warmed is not None and before is not None:  # it was the new scale that was too wide
                 scale, before = before, None
@@ -114,11 +124,11 @@ def warm_up(
         scale, before, places, centre = new, scale, made.last, unravel(jnp.asarray(made.mean, flat.dtype))
         warmed = Warmed(kernel, centre, scale, made, noise, ())
         counted = sum(np.isfinite(r.r_hat) for r in rounds)
-        smaller, kernel = kernel, _enlarged(kernel, noise, make)
-        done = kernel is smaller and counted >= LEAST and settled and made.r_hat < AGREED
+        other, kernel = kernel, _sized(kernel, noise, make, rows)
+        done = kernel is other and counted >= LEAST and settled and made.r_hat < AGREED
         if done or counted == ROUNDS:
             break
-        step = step / 2 if heat > HOT else min(1.5 * step, LONGEST) if heat < COLD else step
+        step = step / 2 if heat > HOT else min(1.5 * step, longest) if heat < COLD else step
         steps *= 2
     if warmed is None:
         raise FloatingPointError(
@@ -142,20 +152,25 @@ def _settled(kernel: Kernel, centre: Params, free: bool) -> Kernel:
     return kernel.replaced(kernel.sampler, estimator)
 
 
-def _enlarged(kernel: Kernel, noise: np.ndarray, make: Callable[[int], Kernel] | None) -> Kernel:
-    """The kernel with minibatches whose noise, which falls as 1/n - 1/N, is tame."""
+def _sized(kernel: Kernel, noise: np.ndarray, make: Callable[[int], Kernel] | None, least: int) -> Kernel:
+    """The kernel with minibatches whose noise, which falls as 1/n - 1/N, is tame, of ``least`` rows or more.
+
+    Of large data they grow slowly: noise at the mode and on the way may say nothing of that in the typical set.
+    """
     n, size = kernel.batch_size, kernel.target.size
     typical = float(np.quantile(noise, 0.9)) if np.all(np.isfinite(noise)) else np.inf
     if make is None or n == size:
         return kernel
     if size <= FEW:
         return make(size)
-    if typical <= 2 * TAME:
-        return kernel
-    most = min(LARGER * n, size, kernel.target.source.resident_rows)
-    wanted = most if not np.isfinite(typical) else 1 / (1 / size + TAME / typical * (1 / n - 1 / size))
-    rows = size if 2 * wanted > size and most == size else int(min(wanted, most))
-    return make(rows) if rows > n else kernel
+    most = min(LARGER * least, size, kernel.target.source.resident_rows)
+    wanted = most if not np.isfinite(typical) else 1 / (1 / size + TAME / max(typical, TINY) * (1 / n - 1 / size))
+    if typical > 2 * TAME:
+        most = most if most == size else min(most, SLOWLY * n)
+        rows = size if 2 * wanted > size and most == size else int(min(wanted, most))
+        return make(rows) if rows > n else kernel
+    rows = max(least, int(2 * wanted))
+    return make(rows) if 2 * rows < n else kernel
 
 
 def _scale(made: Round, whole: bool) -> tuple[Scale, np.ndarray]:

@@ -12,6 +12,7 @@ import numpy as np
 from scirocco.batches import Arrays, Batching
 from scirocco.bias.gradient import gradient_report
 from scirocco.core.checks import require_collect
+from scirocco.core.clock import Clock
 from scirocco.core.interrupt import interruptible
 from scirocco.core.parts import name_of
 from scirocco.core.types import Key, Params
@@ -33,13 +34,16 @@ from scirocco.run.folder import RunFolder, all_begun, tuning_folder
 from scirocco.run.progress import waiting
 from scirocco.run.recording import Recording
 from scirocco.run.resume import GivenParts, Resumer
-from scirocco.run.runner import run
+from scirocco.run.runner import DivergenceError, run
 from scirocco.run.trace import Trace
 from scirocco.run.verdict import MOST_THIN, SHARE_OF_ERROR, draws_for
 from scirocco.samplers.base import Sampler, automatic
 from scirocco.target import Target, require_target
+from scirocco.tuning.report import OVERFLOW
 from scirocco.verbs.choose import Choice, choose
 from scirocco.verbs.tune import kernel, tune
+
+TUNING, LEAST = 0.5, 1e-3  # of a budget, at most, for tuning; and the seconds that it has in any case
 
 
 @interruptible
@@ -107,7 +111,8 @@ def sample(
         Store an estimate of grad U with each draw, from a minibatch of its own, for
         ``postprocess.trace_zero_variance``.
     max_seconds : float, optional
-        A budget of time, after which the run stops with what it has; compiling does not count.
+        A budget of time for all of it, after which it stops with what it has; compiling does not count. Tuning has
+        at most half of it, and where it is cut short the verdict says so.
     path : str or Path, optional
         A folder for draws and checkpoints; draws stay in memory without it.
     checkpoint_seconds : float, default 30.0
@@ -130,6 +135,7 @@ def sample(
     >>> dict(trace.posterior.sizes)
     {'chain': 2, 'draw': 500}
     """
+    clock = Clock()
     if initial is None and isinstance(target, Target):
         initial = target.change.start
     if initial is None:
@@ -143,7 +149,7 @@ def sample(
         sampler = choice.sampler
     parts = GradientParts(sampler, estimator, batching, tuple(blocks), initial, collect, gradients=bool(gradients))
     options = RunOptions(max_seconds, checkpoint_seconds, progress, workers, report=report)
-    return begin(target, parts, settings, options, path, choice=choice)
+    return begin(target, parts, settings, options, path, choice=choice, clock=clock)
 
 
 class GradientParts(NamedTuple):
@@ -188,9 +194,13 @@ class GradientParts(NamedTuple):
 def begin(
     target: Target, parts: GradientParts, settings: StepSettings, options: RunOptions, path: str | Path | None, *,
     resumer: str | None = None, model: ModelSettings | None = None, choice: Choice | None = None,
-    notes: tuple[str, ...] = (),
+    notes: tuple[str, ...] = (), clock: Clock | None = None,
 ) -> Trace:  # fmt: skip
-    """A new run, of its own or the fit of a ``model``, with which ``resumer`` goes on; ``notes`` are for its reader."""
+    """A new run, of its own or the fit of a ``model``, with which ``resumer`` goes on; ``notes`` are for its reader.
+
+    ``clock`` has gone since the call whose budget it is.
+    """
+    clock = clock or Clock()
     require_collect(parts.collect)
     require_warm_up(parts.sampler, settings.burn_in)
     description = Description(
@@ -201,20 +211,20 @@ def begin(
         notes, data = (*target.notes, *notes), target.source.fingerprint()
         description = replace(description, coords=target.axes.coords, notes=notes, data=data)
     if path is None:
-        return _run(target, parts, description, None, choice)
+        return _run(target, parts, description, None, clock, choice)
     require_target(target)
     with RunFolder.new(path) as folder:
         folder.write(description)
-        return _run(target, parts, description, folder, choice)
+        return _run(target, parts, description, folder, clock, choice)
 
 
 def _run(
-    target: Target, parts: GradientParts, description: Description, folder: RunFolder | None,
+    target: Target, parts: GradientParts, description: Description, folder: RunFolder | None, clock: Clock,
     choice: Choice | None = None,
 ) -> Trace:  # fmt: skip
     begun = folder is not None and all_begun(folder.path, description.settings)
     known = description.tuned[0] if begun and description.tuned else None
-    prepared = prepare(target, parts, description, known, folder)
+    prepared = prepare(target, parts, description, known, folder, clock)
     if choice is not None and prepared.found is not None:
         other = choice.reconsidered(rebuild(prepared.found.report).steps_per_draw)
         if other is not None:  # from where tuning has come to
@@ -226,7 +236,13 @@ def _run(
     engines = engines_of(prepared, description, range(description.settings.chains))
     settings = replace(_stepped(description), batch_size=engines[-1].kernel.batch_size)
     tuned = description.tuned if prepared.found is None else (prepared.found,)
-    return run_engines(engines, replace(description, settings=settings, tuned=tuned), folder)
+    description = replace(description, settings=settings, tuned=tuned)
+    try:
+        return run_engines(engines, description, folder, clock)
+    except DivergenceError as error:
+        if any(rebuild(own.report).overflows for own in tuned):
+            error.add_note(OVERFLOW)
+        raise
 
 
 class Prepared(NamedTuple):
@@ -241,23 +257,26 @@ class Prepared(NamedTuple):
 
 def prepare(
     target: Target, parts: GradientParts, description: Description, known: TunedParts | None,
-    folder: RunFolder | None, number: int = 0,
+    folder: RunFolder | None, clock: Clock, number: int = 0, count: int = 1,
 ) -> Prepared:  # fmt: skip
     """Tune, if that is wanted and not done; ``known`` is what a run that goes on has of it.
 
-    Of several posteriors this is the one with this ``number``.
+    Of ``count`` posteriors this is the one with this ``number``.
     """
     settings = _stepped(description)
     if automatic(getattr(parts.sampler, "step_size", None)) is None:
         return Prepared(target, parts, settings.batch_size)
     if known is not None and not any(map(is_opaque, (known.sampler, known.estimator, known.batching, known.initial))):
         return Prepared(target, _with(parts, known), known.batch_size)
+    seconds = description.options.max_seconds
+    if seconds is not None:
+        seconds = max(TUNING * seconds - clock.used, LEAST) / (count - number)
     with waiting("looking for a step size", description.options.progress) as show:
         tuned = tune(
             target, parts.sampler, parts.initial, estimator=parts.estimator, batching=parts.batching,
             blocks=parts.blocks, seed=settings.seed, batch_size=settings.batch_size,
             look_elsewhere=not (description.of_model or parts.near),  # models know what their modes mean
-            near=parts.near,
+            near=parts.near, max_seconds=seconds,
             path=None if folder is None else tuning_folder(folder.path, number), show=show,
         )  # fmt: skip
     batching = tuned.kernel.batching
@@ -328,14 +347,16 @@ def engines_of(
     return engines
 
 
-def run_engines(engines: list[GradientEngine], description: Description, folder: RunFolder | None) -> Trace:
+def run_engines(
+    engines: list[GradientEngine], description: Description, folder: RunFolder | None, clock: Clock
+) -> Trace:  # fmt: skip
     """To the end, from the start or from checkpoints."""
     try:
         known, now = description.variables, engines[0].variables
         if known and known != now:
             raise ValueError(f"the run stored {_shapes(known)}; collect now returns {_shapes(now)}")
         parts = replace(description.parts, parameters=outline(engines[0].example))
-        return run(engines, replace(description, parts=parts), folder)
+        return run(engines, replace(description, parts=parts), folder, clock)
     finally:
         if folder is not None and all_begun(folder.path, description.settings):
             for kept in folder.path.glob("tuning-*"):  # its result is in the description of the run
@@ -367,7 +388,7 @@ class GradientResumer(Resumer):
             raise ValueError(f"the run had blocks for {recorded.blocks}: give the same blocks")
         parts = GradientParts.again(recorded, given, all_begun(path, description.settings))
         with RunFolder(path) as folder:
-            return _run(target, parts, description, folder)
+            return _run(target, parts, description, folder, Clock())
 
 
 def require_warm_up(sampler: object, burn_in: int) -> None:

@@ -25,6 +25,7 @@ from scirocco.combine import METHODS
 from scirocco.combine.certificate import Certificate, certify
 from scirocco.combine.diagnosis import Diagnosis, diagnose
 from scirocco.core.checks import require_choice
+from scirocco.core.clock import Clock
 from scirocco.core.interrupt import interruptible
 from scirocco.core.parts import name_of, part_named
 from scirocco.core.program import Given
@@ -37,6 +38,7 @@ from scirocco.run.files import read_trace
 from scirocco.run.folder import RunFolder, all_begun, read_description
 from scirocco.run.resume import GivenParts, Resumer
 from scirocco.run.trace import REPORT, Trace
+from scirocco.run.trace_verdict import cut_short
 from scirocco.run.verdict import LONGER, USE, Verdict, judge
 from scirocco.samplers.base import Sampler, automatic
 from scirocco.target import Target, require_target
@@ -169,7 +171,7 @@ class Sharded:
         """Whether to use the combined draws, by one pass over all data; and what to do next."""
         if self.missing:
             return Verdict(LONGER, (str(self),), 'sc.resume("run", target)')
-        kind, reasons, _ = judge(self.certificate.findings())
+        kind, reasons, _ = judge([*self.certificate.findings(), *cut_short(self.trace)])
         if kind == USE:
             return Verdict(kind, reasons)
         fewer = f"sc.sample_shards(target, sampler, initial, shards={max(2, self.shards // 2)})"
@@ -227,6 +229,7 @@ def sample_shards(
     True
     """
     require_target(target)
+    clock = Clock()
     settings = ShardSettings(
         seed, chains, num_samples, burn_in, thin, chains, batch_size, shards=shards, method=method
     )  # fmt: skip
@@ -244,14 +247,16 @@ def sample_shards(
         notes=target.notes,
     )  # fmt: skip
     if path is None:
-        return _run(target, parts, description, None)
+        return _run(target, parts, description, None, clock)
     with RunFolder.new(path) as folder:
         description = replace(description, data=target.source.fingerprint())
         folder.write(description)
-        return _run(target, parts, description, folder)
+        return _run(target, parts, description, folder, clock)
 
 
-def _run(target: Target, parts: GradientParts, description: Description, folder: RunFolder | None) -> Sharded:
+def _run(
+    target: Target, parts: GradientParts, description: Description, folder: RunFolder | None, clock: Clock
+) -> Sharded:  # fmt: skip
     settings = description.settings
     assert isinstance(settings, ShardSettings)
     count = settings.shards
@@ -263,7 +268,7 @@ def _run(target: Target, parts: GradientParts, description: Description, folder:
     known = description.tuned if begun and description.tuned else (None,) * count
     whole = target.free(getattr(parts.sampler, "temperature", 1.0))
     prepared: list[Prepared] = [
-        prepare(shard_of(whole, number, count), parts, description, known[number], folder, number)
+        prepare(shard_of(whole, number, count), parts, description, known[number], folder, clock, number, count)
         for number in range(count)
     ]
     found = tuple(own.found for own in prepared if own.found is not None)
@@ -275,7 +280,7 @@ def _run(target: Target, parts: GradientParts, description: Description, folder:
         for number, own in enumerate(prepared)
         for engine in engines_of(own, description, numbers[number * size : (number + 1) * size], report=False)
     ]
-    trace = run_engines(engines, description, folder)
+    trace = run_engines(engines, description, folder, clock)
     return Sharded(trace, count, target, settings.method, engines[0].example, settings.seed)
 
 
@@ -310,4 +315,4 @@ class ShardsResumer(Resumer):
         require_same_data(path, description, target)
         parts = GradientParts.again(description.parts, given, all_begun(path, description.settings))
         with RunFolder(path) as folder:
-            return _run(target, parts, description, folder)
+            return _run(target, parts, description, folder, Clock())

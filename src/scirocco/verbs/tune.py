@@ -11,7 +11,8 @@ import numpy as np
 
 from scirocco.batches import Batching
 from scirocco.batches.base import batch_rows
-from scirocco.core.checks import require_seed
+from scirocco.core.checks import require_budget, require_seed
+from scirocco.core.clock import OutOfTimeError, limited
 from scirocco.core.forked import refuse_after_fork
 from scirocco.core.interrupt import interruptible
 from scirocco.core.types import Params
@@ -69,6 +70,7 @@ def tune(
     seed: int = 0,
     look_elsewhere: bool = True,
     near: bool = False,
+    max_seconds: float | None = None,
     path: str | Path | None = None,
     show: Callable[[str], None] = lambda text: None,
 ) -> Tuned:
@@ -79,8 +81,10 @@ def tune(
     Without an ``estimator`` the plain gradient or control variates are chosen by their noise. ``look_elsewhere`` asks
     for searches for other modes, from around the mode, or from starts of ``initial`` if it is a function of a key.
     ``near`` says that ``initial`` is near the mode or among the draws, as the mean of an earlier run is, so that the
-    long way there is left out. In a folder ``path`` the rounds of a warm-up are kept, so that a search that was killed
-    goes on after the last of them; ``show`` is told of each.
+    long way there is left out. When ``max_seconds`` are over, compiling left out, tuning ends with what it has, which
+    ``report.unfinished`` says; where that is nothing to sample with, with a ``TimeoutError``. In a folder ``path`` the
+    rounds of a warm-up are kept, so that a search that was killed goes on after the last of them; ``show`` is told of
+    each.
 
     >>> import jax.numpy as jnp, scirocco as sc
     >>> target = sc.Target(lambda m: -m**2 / 2, lambda m, x: -(x - m)**2 / 2, jnp.arange(1000.0) % 7)
@@ -106,10 +110,18 @@ def tune(
     first = freed(initial(jax.random.key(seed)) if is_function(initial) else initial)
     free = estimator is None and batching is None
     starts = (lambda key: freed(initial(key))) if is_function(initial) else None
-    return tune_kernel(
-        make, rows, first, free=free, free_batch=batch_size is None, look_elsewhere=look_elsewhere, starts=starts,
-        making=Rounds(None if path is None else Path(path), show), near=near,
-    )  # fmt: skip
+    require_budget(max_seconds)
+    try:
+        with limited(max_seconds):
+            return tune_kernel(
+                make, rows, first, free=free, free_batch=batch_size is None, look_elsewhere=look_elsewhere,
+                starts=starts, making=Rounds(None if path is None else Path(path), show), near=near,
+            )  # fmt: skip
+    except OutOfTimeError:
+        raise OutOfTimeError(
+            f"the {max_seconds:.3g} s for tuning were over before there was anything to sample with: give more "
+            "seconds, an initial position nearer to the posterior, or a step size"
+        ) from None
 
 
 def _batch_size(target: Target, sampler: Sampler, batch_size: int | float | None) -> int | float:
