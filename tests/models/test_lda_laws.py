@@ -9,7 +9,7 @@ from scipy.special import gammaln
 from scirocco.corpora.documents import Documents
 from scirocco.counts.estimators import KeptCounts
 from scirocco.counts.minibatches import Minibatch
-from scirocco.models.lda import collapsed
+from scirocco.models.lda import cells, collapsed
 from scirocco.models.lda.gibbs import CollapsedGibbs, KeptGibbs
 from scirocco.models.lda.stream import StreamChain
 from scirocco.simplex import SCIR
@@ -67,14 +67,24 @@ def chain_of(kind, **settings):
     return chain
 
 
-@pytest.fixture(params=["dense", "proposed"])
+@pytest.fixture
 def kernel(request, monkeypatch):
-    """Of few topics, or of many."""
+    """Of few topics, or of many, or in cells."""
     if request.param == "proposed":
         monkeypatch.setattr(collapsed, "MANY", 1)
+    elif request.param != "dense":
+        monkeypatch.setattr(cells, "MOST_GROUPS", 2 if request.param == "two groups" else 3)
+        monkeypatch.setattr(cells, "SEGMENT", 0.1)
+        monkeypatch.setattr(cells, "CELL", 0)
 
 
-@pytest.mark.parametrize("kind", [KeptGibbs, CollapsedGibbs])
+WAYS = [
+    (KeptGibbs, "dense"), (KeptGibbs, "proposed"), (CollapsedGibbs, "dense"), (CollapsedGibbs, "proposed"),
+    (CollapsedGibbs, "two groups"), (CollapsedGibbs, "all words apart"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "kernel"), WAYS, indirect=["kernel"])
 @pytest.mark.parametrize("batch_size", [1, 3])
 @pytest.mark.usefixtures("kernel")
 def test_assignments_have_their_exact_law(kind, batch_size):
@@ -103,7 +113,7 @@ def test_draws_and_means_of_topics_agree():
     np.testing.assert_allclose(draws.sum(axis=2), 1, rtol=1e-5)
 
 
-@pytest.mark.parametrize("kind", [KeptGibbs, CollapsedGibbs])
+@pytest.mark.parametrize(("kind", "kernel"), WAYS, indirect=["kernel"])
 @pytest.mark.usefixtures("kernel")
 def test_joint_distribution(kind):
     """Geweke's test: data drawn anew given the state, the state moved by the sampler, has the law of the prior."""
@@ -126,7 +136,10 @@ def test_joint_distribution(kind):
     for _ in range(6000):
         topics, kept = chain.draw(), chain.kept
         words = (rng.random(len(owner))[:, None] > np.cumsum(topics[kept.labels], axis=1)).sum(axis=1)
-        chain.kept = KeptCounts(np.minimum(words, 2), 2, 3, kept.labels, width=kept.table.shape[1])
+        order = np.lexsort((words, owner))
+        words, labels = np.minimum(words, 2)[order], kept.labels[order]
+        chain.kept = KeptCounts(words, 2, 3, labels, width=kept.table.shape[1])
+        chain.cells = cells.Cells(chain.kept.codes, chain.token_starts, 3)
         chain._columns.clear()
         chain.step()
         path.append(measured(chain.kept.codes, chain.kept.labels))

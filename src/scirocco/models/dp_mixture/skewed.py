@@ -3,8 +3,8 @@
 Income within a class has a long upper tail. One normal component does not fit it, and a mixture takes two or three for
 what is one class. Whether a column is of that kind is measured on the column alone: mixtures of normal laws are fitted
 to its numbers and to their logarithms, of 1 to ``MOST`` components, and the Bayesian information criterion says how
-many each wants. A column is skewed if logarithms want fewer and fit better nevertheless, as densities of the same numbers
-(by Akaike's criterion, which asks less of what has more components): then what the numbers add are no classes.
+many each wants. A column is skewed if logarithms want fewer and fit better nevertheless, as densities of the same
+numbers, by Akaike's criterion, which asks less of what has more components: then what the numbers add are no classes.
 """
 
 from __future__ import annotations

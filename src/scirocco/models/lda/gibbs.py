@@ -25,6 +25,7 @@ from scirocco.corpora.documents import Documents
 from scirocco.counts.chains import PassChain
 from scirocco.counts.estimators import KeptCounts
 from scirocco.counts.packing import Arrays
+from scirocco.models.lda.cells import Cells
 from scirocco.models.lda.collapsed import are_many, sweep_collapsed
 from scirocco.models.lda.engine import TopicChain
 from scirocco.models.lda.kernels import sweeps_kept, sweeps_proposed
@@ -61,8 +62,11 @@ class KeptGibbs(PassChain, TopicChain):
         self.kept = KeptCounts(
             shuffled.token_words(), rows=self.topics, categories=self.width, width=padded(self.topics)
         )
+        self.cells = Cells(
+            self.kept.codes, self.token_starts, self.width, 1 if are_many(self.topics) else None
+        )  # fmt: skip
         self.search = Race(
-            shuffled, self.kept, self.token_starts, self._padded_alpha(), beta, seed=seed, chain=chain,
+            shuffled, self.kept, self.cells, self._padded_alpha(), beta, seed=seed, chain=chain,
             passes=search_passes, threads=threads,
         )  # fmt: skip
         if assigned is not None:  # the first documents have topics: only the others need a start
@@ -205,5 +209,5 @@ class CollapsedGibbs(KeptGibbs):
     def sweep(self, begin: int, end: int) -> None:
         """New assignments, the topics integrated out."""
         sweep_collapsed(
-            self.key, self.next_call(), begin, end, self.token_starts, self.kept, self._padded_alpha(), self.beta
+            self.key, self.next_call, begin, end, self.cells, self.kept, self._padded_alpha(), self.beta, self.threads
         )
