@@ -11,10 +11,12 @@ from scirocco.counts.estimators import KeptCounts
 from scirocco.counts.minibatches import Minibatch
 from scirocco.models.lda import cells, collapsed
 from scirocco.models.lda.gibbs import CollapsedGibbs, KeptGibbs
+from scirocco.models.lda.seeds import InformedGibbs
 from scirocco.models.lda.stream import StreamChain
 from scirocco.simplex import SCIR
 
 ALPHA, BETA = np.array([0.6, 0.9]), np.array([0.5, 0.8, 0.4])
+BETAS = np.array([[0.9, 0.2, 0.4], [0.3, 1.1, 0.6]])  # a prior for each topic
 COUNTS = np.array([[2, 1, 0], [0, 1, 1], [1, 0, 1]])
 
 
@@ -23,7 +25,12 @@ def tokens():
     return np.concatenate(documents), np.repeat(np.arange(3), [len(d) for d in documents])
 
 
-def enumerated():
+def prior_of(kind):
+    """By topic."""
+    return BETAS if kind is InformedGibbs else np.stack([BETA, BETA])
+
+
+def enumerated(betas):
     """Weights of all assignments, with topics and document weights integrated out."""
     words, owner = tokens()
     states, logs = [], []
@@ -32,9 +39,10 @@ def enumerated():
         for d in range(3):
             near = np.bincount(z[owner == d], minlength=2)
             log += np.sum(gammaln(ALPHA + near) - gammaln(ALPHA)) - gammaln(ALPHA.sum() + near.sum())
-        for k in (0, 1):
+        for k, beta in enumerate(betas):
             counts = np.bincount(words[z == k], minlength=3)
-            log += np.sum(gammaln(BETA + counts) - gammaln(BETA)) - gammaln(BETA.sum() + counts.sum())
+            log += np.sum(gammaln(beta + counts) - gammaln(beta))
+            log += gammaln(beta.sum()) - gammaln(beta.sum() + counts.sum())
         states.append(z)
         logs.append(log)
     weights = np.exp(np.array(logs) - np.max(logs))
@@ -43,7 +51,7 @@ def enumerated():
 
 def exact_topics():
     """The posterior mean of the topics."""
-    states, weights = enumerated()
+    states, weights = enumerated(prior_of(KeptGibbs))
     words, _ = tokens()
     exact = np.zeros((2, 3))
     for z, weight in zip(states, weights, strict=True):
@@ -61,7 +69,8 @@ def assert_average(path, expected, slack=0.0):
 
 def chain_of(kind, **settings):
     options = {"seed": 1, "chain": 0, "search_passes": 1, "batch_size": 1, "threads": 1} | settings
-    chain = kind(Documents.of(COUNTS), ALPHA, BETA, **options)
+    beta = BETAS if kind is InformedGibbs else BETA
+    chain = kind(Documents.of(COUNTS), ALPHA, beta, **options)
     while not chain.sampling:
         chain.step()
     return chain
@@ -80,7 +89,7 @@ def kernel(request, monkeypatch):
 
 WAYS = [
     (KeptGibbs, "dense"), (KeptGibbs, "proposed"), (CollapsedGibbs, "dense"), (CollapsedGibbs, "proposed"),
-    (CollapsedGibbs, "two groups"), (CollapsedGibbs, "all words apart"),
+    (CollapsedGibbs, "two groups"), (CollapsedGibbs, "all words apart"), (InformedGibbs, "dense"),
 ]  # fmt: skip
 
 
@@ -88,7 +97,7 @@ WAYS = [
 @pytest.mark.parametrize("batch_size", [1, 3])
 @pytest.mark.usefixtures("kernel")
 def test_assignments_have_their_exact_law(kind, batch_size):
-    states, weights = enumerated()
+    states, weights = enumerated(prior_of(kind))
     chain = chain_of(kind, batch_size=batch_size)
     order = np.lexsort((chain.kept.codes, np.repeat(chain.order, np.diff(chain.token_starts))))
     path = []
@@ -127,7 +136,7 @@ def test_joint_distribution(kind):
 
     prior = []
     for _ in range(6000):
-        topics = np.array([rng.dirichlet(BETA) for _ in range(2)])
+        topics = np.array([rng.dirichlet(beta) for beta in prior_of(kind)])
         weights = np.array([rng.dirichlet(ALPHA) for _ in range(3)])
         z = (rng.random(len(owner)) > weights[owner, 0]).astype(int)
         words = (rng.random(len(owner))[:, None] > np.cumsum(topics[z], axis=1)).sum(axis=1)

@@ -87,6 +87,11 @@ class KeptGibbs(PassChain, TopicChain):
         self._allowed, self._records = passes, records
         self._columns: dict[int, np.ndarray] = {}
 
+    @property
+    def prior(self) -> np.ndarray:
+        """Of the topics, words x topics, or x 1 where it is the same for all."""
+        return self.beta[:, None]
+
     def _padded_alpha(self) -> np.ndarray:
         return np.pad(self.alpha, (0, padded(self.topics) - self.topics))
 
@@ -170,24 +175,24 @@ class KeptGibbs(PassChain, TopicChain):
             low, high = self.token_starts[self.borders[piece]], self.token_starts[self.borders[piece + 1]]
             self._columns[piece] = np.unique(self.kept.codes[low:high])
         columns = self._columns[piece]
-        parameter = self.kept.used[columns] + self.beta[columns, None]
+        parameter = self.kept.used[columns] + self.prior[columns]
         theta = draw_gammas(self.key, self.next_call(), parameter, self.threads)
-        beyond = self.kept.totals + self.beta.sum() - parameter.sum(axis=0)
+        beyond = self.kept.totals + self.prior.sum(axis=0) - parameter.sum(axis=0)
         rest = draw_gammas(self.key, self.next_call(), np.maximum(beyond, 0.0), self.threads)
         self.phi[columns, : self.topics] = theta / (theta.sum(axis=0) + rest)
 
     def draw(self) -> np.ndarray:
         """Topics given all assignments, topics x words."""
-        theta = draw_gammas(self.key, self.next_call(), self.kept.used + self.beta[:, None], self.threads)
+        theta = draw_gammas(self.key, self.next_call(), self.kept.used + self.prior, self.threads)
         return np.ascontiguousarray((theta / theta.sum(axis=0)).T, dtype=np.float32)
 
     def mean(self) -> np.ndarray:
         """The expectation of ``draw``: less noise in averages."""
         if are_many(self.topics):  # in the memory of one table
-            found = np.add(self.kept.used, self.beta[:, None], dtype=np.float32, casting="unsafe")
-            found /= (self.kept.totals + self.beta.sum()).astype(np.float32)
+            found = np.add(self.kept.used, self.prior, dtype=np.float32, casting="unsafe")
+            found /= (self.kept.totals + self.prior.sum(axis=0)).astype(np.float32)
             return found.T
-        parameter = self.kept.used + self.beta[:, None]
+        parameter = self.kept.used + self.prior
         return (parameter / parameter.sum(axis=0)).T
 
     def inflation(self) -> np.ndarray | None:
