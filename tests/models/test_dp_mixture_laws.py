@@ -438,7 +438,8 @@ def test_numbers_taken_out_leave_nothing_behind():
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.normal(1e6, 1, 300), rng.lognormal(0, 3, 300)])
     X[rng.random(X.shape) < 0.1] = np.nan
-    encoding = Gaussian().encoding(X, None)
+    with pytest.warns(UserWarning, match="long upper tail"):
+        encoding = Gaussian().encoding(X, None)
     chain = Collapsed(
         encoding.rows(X), encoding.law(1.0), encoding.counted, FiniteMixtures(1.0), seed=0, chain=0, threads=1
     )

@@ -7,6 +7,7 @@ import scipy.sparse as sp
 from sklearn.metrics import adjusted_rand_score
 
 import scirocco as sc
+from scirocco.models.dp_mixture.skewed import wants_logarithms
 
 QUICK = {"max_iter": 40, "n_draws": 10, "random_state": 0}
 
@@ -55,6 +56,39 @@ def test_continuous_columns_are_noticed():
     with pytest.warns(UserWarning, match=r"'income' has 60 different numbers.*pandas\.qcut"):
         sc.DirichletProcessMixture("categorical", **QUICK).fit(table)
     assert sc.DirichletProcessMixture("auto", **QUICK).fit(table[["income"]]).component_ == "gaussian"
+
+
+def columns(rng, rows):
+    two, three = rng.integers(0, 2, rows), rng.choice(3, rows, p=[0.5, 0.3, 0.2])
+    yield True, rng.lognormal(10, 0.5, rows)
+    yield True, rng.lognormal(3, 2, rows)
+    yield True, rng.lognormal(np.array([9.5, 10.3, 11.2])[three], 0.45)
+    yield True, np.round(rng.lognormal(np.array([9.0, 11.0])[two], 0.5), -2) + 1
+    yield False, rng.normal(100, 15, rows)
+    yield False, np.abs(rng.normal(10, 3, rows)) + 0.01
+    yield False, rng.normal(np.array([20, 60])[two], 5)
+    yield False, np.abs(rng.normal(np.array([20, 35, 80])[three], np.array([3, 5, 9])[three]))
+    yield False, rng.uniform(0, 1, rows)
+    yield False, rng.uniform(1, 100, rows)
+    yield False, np.round(18 + 72 * rng.beta(1.5, 2, rows))
+    yield False, rng.poisson(8, rows) + 1.0
+    yield False, 1.0 + rng.poisson(np.array([5, 25])[two])
+    yield False, -rng.lognormal(10, 0.5, rows)
+
+
+@pytest.mark.parametrize("rows", [800, 4000])
+def test_columns_that_want_logarithms_are_told_from_others(rows):
+    for seed in range(3):
+        for j, (wanted, column) in enumerate(columns(np.random.default_rng(seed), rows)):
+            assert wants_logarithms(column) == wanted, (seed, j)
+
+
+def test_a_skewed_column_is_noticed():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"income": rng.lognormal(10, 1, 400), "age": rng.normal(40, 5, 400)})
+    with pytest.warns(UserWarning, match=r"long upper tail.*'income'\. .*numpy\.log"):
+        sc.DirichletProcessMixture("gaussian", **QUICK).fit(table)
+    sc.DirichletProcessMixture("gaussian", **QUICK).fit(table.assign(income=np.log(table["income"])))
 
 
 @pytest.mark.parametrize("wrap", [np.array, pd.DataFrame, list])

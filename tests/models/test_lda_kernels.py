@@ -12,7 +12,7 @@ from scipy.special import gammaln
 from scirocco.core.compiled import jit
 from scirocco.core.seeds import Purpose, stream_key
 from scirocco.corpora.documents import Documents
-from scirocco.models.lda import collapsed, gibbs
+from scirocco.models.lda import cells, collapsed, gibbs
 from scirocco.models.lda.gibbs import CollapsedGibbs, KeptGibbs
 from scirocco.models.lda.kernels import sweeps_proposed, vector_draw
 from scirocco.models.lda.start import doubling, race
@@ -118,13 +118,13 @@ def counted(chain):
     return table
 
 
-@pytest.mark.parametrize("blocks", [1, 8])
+@pytest.mark.parametrize("groups", [1, 4])
 @pytest.mark.parametrize("passes", [6.0, LONG])
-def test_the_search_does_not_depend_on_the_threads(monkeypatch, blocks, passes):
-    monkeypatch.setattr(doubling, "BLOCKS", blocks)
-    monkeypatch.setattr(doubling, "PARALLEL", 1e-3)  # of so few tokens: in blocks all the same
+def test_the_search_does_not_depend_on_the_threads(monkeypatch, groups, passes):
+    monkeypatch.setattr(cells, "MOST_GROUPS", groups)
+    monkeypatch.setattr(cells, "CELL", 1)  # of so few tokens: in cells all the same
     chains = [searched(chain_of(threads=threads, search_passes=passes)) for threads in (1, 2, 4)]
-    np.testing.assert_array_equal(chains[0].kept.table, counted(chains[0]))  # blocks lose nothing
+    np.testing.assert_array_equal(chains[0].kept.table, counted(chains[0]))  # cells lose nothing
     np.testing.assert_array_equal(chains[0].kept.totals, chains[0].kept.used.sum(axis=0))
     for other in chains[1:]:
         np.testing.assert_array_equal(chains[0].kept.labels, other.kept.labels)

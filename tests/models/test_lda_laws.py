@@ -9,12 +9,14 @@ from scipy.special import gammaln
 from scirocco.corpora.documents import Documents
 from scirocco.counts.estimators import KeptCounts
 from scirocco.counts.minibatches import Minibatch
-from scirocco.models.lda import collapsed
+from scirocco.models.lda import cells, collapsed
 from scirocco.models.lda.gibbs import CollapsedGibbs, KeptGibbs
+from scirocco.models.lda.seeds import InformedGibbs
 from scirocco.models.lda.stream import StreamChain
 from scirocco.simplex import SCIR
 
 ALPHA, BETA = np.array([0.6, 0.9]), np.array([0.5, 0.8, 0.4])
+BETAS = np.array([[0.9, 0.2, 0.4], [0.3, 1.1, 0.6]])  # a prior for each topic
 COUNTS = np.array([[2, 1, 0], [0, 1, 1], [1, 0, 1]])
 
 
@@ -23,7 +25,12 @@ def tokens():
     return np.concatenate(documents), np.repeat(np.arange(3), [len(d) for d in documents])
 
 
-def enumerated():
+def prior_of(kind):
+    """By topic."""
+    return BETAS if kind is InformedGibbs else np.stack([BETA, BETA])
+
+
+def enumerated(betas):
     """Weights of all assignments, with topics and document weights integrated out."""
     words, owner = tokens()
     states, logs = [], []
@@ -32,9 +39,10 @@ def enumerated():
         for d in range(3):
             near = np.bincount(z[owner == d], minlength=2)
             log += np.sum(gammaln(ALPHA + near) - gammaln(ALPHA)) - gammaln(ALPHA.sum() + near.sum())
-        for k in (0, 1):
+        for k, beta in enumerate(betas):
             counts = np.bincount(words[z == k], minlength=3)
-            log += np.sum(gammaln(BETA + counts) - gammaln(BETA)) - gammaln(BETA.sum() + counts.sum())
+            log += np.sum(gammaln(beta + counts) - gammaln(beta))
+            log += gammaln(beta.sum()) - gammaln(beta.sum() + counts.sum())
         states.append(z)
         logs.append(log)
     weights = np.exp(np.array(logs) - np.max(logs))
@@ -43,7 +51,7 @@ def enumerated():
 
 def exact_topics():
     """The posterior mean of the topics."""
-    states, weights = enumerated()
+    states, weights = enumerated(prior_of(KeptGibbs))
     words, _ = tokens()
     exact = np.zeros((2, 3))
     for z, weight in zip(states, weights, strict=True):
@@ -61,24 +69,35 @@ def assert_average(path, expected, slack=0.0):
 
 def chain_of(kind, **settings):
     options = {"seed": 1, "chain": 0, "search_passes": 1, "batch_size": 1, "threads": 1} | settings
-    chain = kind(Documents.of(COUNTS), ALPHA, BETA, **options)
+    beta = BETAS if kind is InformedGibbs else BETA
+    chain = kind(Documents.of(COUNTS), ALPHA, beta, **options)
     while not chain.sampling:
         chain.step()
     return chain
 
 
-@pytest.fixture(params=["dense", "proposed"])
+@pytest.fixture
 def kernel(request, monkeypatch):
-    """Of few topics, or of many."""
+    """Of few topics, or of many, or in cells."""
     if request.param == "proposed":
         monkeypatch.setattr(collapsed, "MANY", 1)
+    elif request.param != "dense":
+        monkeypatch.setattr(cells, "MOST_GROUPS", 2 if request.param == "two groups" else 3)
+        monkeypatch.setattr(cells, "SEGMENT", 0.1)
+        monkeypatch.setattr(cells, "CELL", 0)
 
 
-@pytest.mark.parametrize("kind", [KeptGibbs, CollapsedGibbs])
+WAYS = [
+    (KeptGibbs, "dense"), (KeptGibbs, "proposed"), (CollapsedGibbs, "dense"), (CollapsedGibbs, "proposed"),
+    (CollapsedGibbs, "two groups"), (CollapsedGibbs, "all words apart"), (InformedGibbs, "dense"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "kernel"), WAYS, indirect=["kernel"])
 @pytest.mark.parametrize("batch_size", [1, 3])
 @pytest.mark.usefixtures("kernel")
 def test_assignments_have_their_exact_law(kind, batch_size):
-    states, weights = enumerated()
+    states, weights = enumerated(prior_of(kind))
     chain = chain_of(kind, batch_size=batch_size)
     order = np.lexsort((chain.kept.codes, np.repeat(chain.order, np.diff(chain.token_starts))))
     path = []
@@ -103,7 +122,7 @@ def test_draws_and_means_of_topics_agree():
     np.testing.assert_allclose(draws.sum(axis=2), 1, rtol=1e-5)
 
 
-@pytest.mark.parametrize("kind", [KeptGibbs, CollapsedGibbs])
+@pytest.mark.parametrize(("kind", "kernel"), WAYS, indirect=["kernel"])
 @pytest.mark.usefixtures("kernel")
 def test_joint_distribution(kind):
     """Geweke's test: data drawn anew given the state, the state moved by the sampler, has the law of the prior."""
@@ -117,7 +136,7 @@ def test_joint_distribution(kind):
 
     prior = []
     for _ in range(6000):
-        topics = np.array([rng.dirichlet(BETA) for _ in range(2)])
+        topics = np.array([rng.dirichlet(beta) for beta in prior_of(kind)])
         weights = np.array([rng.dirichlet(ALPHA) for _ in range(3)])
         z = (rng.random(len(owner)) > weights[owner, 0]).astype(int)
         words = (rng.random(len(owner))[:, None] > np.cumsum(topics[z], axis=1)).sum(axis=1)
@@ -126,7 +145,10 @@ def test_joint_distribution(kind):
     for _ in range(6000):
         topics, kept = chain.draw(), chain.kept
         words = (rng.random(len(owner))[:, None] > np.cumsum(topics[kept.labels], axis=1)).sum(axis=1)
-        chain.kept = KeptCounts(np.minimum(words, 2), 2, 3, kept.labels, width=kept.table.shape[1])
+        order = np.lexsort((words, owner))
+        words, labels = np.minimum(words, 2)[order], kept.labels[order]
+        chain.kept = KeptCounts(words, 2, 3, labels, width=kept.table.shape[1])
+        chain.cells = cells.Cells(chain.kept.codes, chain.token_starts, 3)
         chain._columns.clear()
         chain.step()
         path.append(measured(chain.kept.codes, chain.kept.labels))

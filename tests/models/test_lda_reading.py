@@ -206,6 +206,31 @@ def test_seeded_topics(data, tmp_path):
     np.testing.assert_array_equal(align(by_column.components_, TOPICS)[:2], [2, 0])
 
 
+def test_topics_with_priors_of_their_own(data, tmp_path):
+    frame, _ = data
+    beta = np.full((3, 45), 0.05)
+    beta[0, 30:32] = beta[1, 0] = 5.0
+    model = sc.LDA(3, alpha=0.3, beta=beta, max_iter=60, n_chains=2, random_state=0).fit(frame)
+    assert model.sampler_ == "gibbs"
+    np.testing.assert_array_equal(align(model.components_, TOPICS), [2, 0, 1])
+    model.save(tmp_path / "m.npz")
+    again = sc.LDA.load(tmp_path / "m.npz")
+    np.testing.assert_array_equal(again.beta_, beta)
+    again.update(frame, max_iter=3)
+    np.testing.assert_array_equal(align(again.components_, TOPICS), [2, 0, 1])
+    np.testing.assert_allclose(model.merge([[0, 1]]).beta_, [beta[:2].mean(axis=0), beta[2]])
+    with pytest.raises(ValueError, match="one prior for all topics"):
+        sc.LDA(3, beta=beta).partial_fit(frame)
+
+
+def test_the_prior_of_a_topic_is_in_its_mean():
+    counts = np.random.default_rng(0).poisson(1.0, (50, 6))
+    beta = np.arange(1.0, 7.0)[None]
+    model = sc.LDA(1, beta=beta, max_iter=20, random_state=0).fit(counts)
+    parameter = counts.sum(axis=0) + beta
+    np.testing.assert_allclose(model.components_, parameter / parameter.sum(), rtol=1e-5)
+
+
 def test_seed_words_are_tokens_of_the_prior():
     """One topic: the law is the Dirichlet distribution of counts, prior and seeds."""
     counts = np.random.default_rng(0).poisson(1.0, (50, 6))
@@ -322,11 +347,16 @@ def test_seeds_of_many_topics_are_for_the_sampler_that_knows_them(data, monkeypa
         ({"seed_words": [["w1"]], "seed_weight": 0}, "seed_weight must be"),
         ({"seed_words": [["w1"]], "sampler": "scir"}, "need kept assignments"),
         ({"seed_words": [["w1"]], "learn_beta": True}, "give seed_words or learn_beta"),
+        ({"beta": np.ones((3, 45)), "sampler": "collapsed"}, "beta of shape topics x words is for sampler='gibbs'"),
+        ({"beta": np.ones((3, 45)), "sampler": "scir"}, "which draws the topics; got 'scir'"),
+        ({"beta": np.ones((3, 45)), "seed_words": [["w1"]]}, "give seed_words, or beta"),
+        ({"beta": np.ones((45, 3))}, r"or topics x words, \(3, 45\); got shape \(45, 3\)"),
+        ({"beta": np.ones((3, 45)), "learn_beta": True}, "learn_beta learns one number"),
     ],
 )
 def test_seeds_that_make_no_sense(data, settings, words):
     with pytest.raises((ValueError, TypeError), match=words):
         sc.LDA(3, max_iter=4, **settings).fit(data[0])
-    if "scir" not in settings.values():
+    if settings.get("sampler") != "scir":
         with pytest.raises(ValueError, match="is not a column, from 0 to 44"):
             sc.LDA(3, seed_words=[[45]]).fit(data[0].to_numpy())

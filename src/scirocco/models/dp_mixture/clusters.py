@@ -70,7 +70,7 @@ class Clusters:
         self.tables = Tables.empty(
             self.law, max(FIRST_SLOTS, int(labels.max(initial=0)) + 2) if slots is None else slots
         )
-        count_rows(self.entries, self.labels, 0, self.labels.size, self.tables, self.law)
+        count_rows(self.entries, self.labels, 0, self.labels.size, self.tables.lean, self.law.lean)
 
     def compressed(self) -> np.ndarray:
         """Labels from 0 on without gaps, the largest cluster first; -1 stays."""

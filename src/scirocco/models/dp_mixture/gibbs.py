@@ -101,8 +101,8 @@ class Collapsed(PassChain, MixtureChain):
             clusters.make_room(clusters.number + 2)
             urn = self.partition.urn(size, clusters.slots)
             begin = collapsed_kernels.sweep(
-                self.key, self.next_call(), begin, end, clusters.entries, clusters.labels, clusters.law,
-                clusters.tables, urn,
+                self.key, self.next_call(), begin, end, clusters.entries, clusters.labels, clusters.law.lean,
+                clusters.tables.lean, urn,
             )  # fmt: skip
             if begin < end:
                 clusters.make_room(2 * clusters.slots)
@@ -220,7 +220,7 @@ class Blocked(Collapsed):
                 weights, u, not finite,
             ),
         )  # fmt: skip
-        move_rows(clusters.entries, chosen, old, clusters.labels, clusters.tables, clusters.law)
+        move_rows(clusters.entries, chosen, old, clusters.labels, clusters.tables.lean, clusters.law.lean)
 
     def _over(self, chosen: np.ndarray, work: Any) -> None:
         over_blocks(work, -(-chosen.size // ROWS), self.threads)

@@ -21,7 +21,8 @@ from scirocco.models.dp_mixture.components import (
 from scirocco.models.dp_mixture.looks import CATEGORICAL, COUNTED, KINDS, NORMALS, SHOWN, column_kind
 from scirocco.models.dp_mixture.numeric import NORMAL, POISSON
 from scirocco.models.dp_mixture.rows import Rows, vars_of
-from scirocco.models.dp_mixture.units import Units
+from scirocco.models.dp_mixture.skewed import warn_of_skewed
+from scirocco.models.dp_mixture.units import Units, numbers_of
 
 # In sds of the column: a, c, and the gamma priors of b and c where these are learnt (benchmarks/mixed_tables.py).
 RATE_LAW, STRENGTH_LAW = (1.0, 1.0), (1.0, 10.0)
@@ -130,6 +131,7 @@ def _encoding(component: Component, X: Any, names: Sequence[str] | None, kinds: 
         priors = np.array([_prior(kinds[j]) for j in places])
         units = Units.of(X, places, titled, priors)
         counted = priors[:, 0] == POISSON
+        warn_of_skewed(numbers_of(X, places, titled)[:, ~counted], [titled[j] for j in np.flatnonzero(~counted)])
         priors[counted, 2] = 1 / np.maximum(np.nanmean(units.values(X), axis=0)[counted], 1e-6)
     said = [kind if isinstance(kind, str) else NORMALS for kind in kinds]
     return Encoding(component, features.groups, features.counted, features.names, features.categories, said, units)

@@ -305,7 +305,7 @@ class SliceSampler(MixtureChain):
             ),
             blocks, self.threads,
         )  # fmt: skip
-        move_rows(clusters.entries, chosen, old, clusters.labels, clusters.tables, clusters.law)
+        move_rows(clusters.entries, chosen, old, clusters.labels, clusters.tables.lean, clusters.law.lean)
 
     def _switch_labels(self, rng: np.random.Generator) -> None:
         """Components change places; every slot may be chosen, so that a move and its reverse are as likely."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from scirocco.counts.estimators import KeptCounts
-from scirocco.models.lda.kernels import sweeps_kept, sweeps_proposed
+from scirocco.models.lda.cells import Cells
+from scirocco.models.lda.kernels import sweeps_proposed
 
 MANY = 1000  # measured: at 300 sweeps that look at all led sooner to good topics, from 600 on proposals did
 
@@ -16,8 +19,8 @@ def are_many(topics: int) -> bool:
 
 
 def sweep_collapsed(
-    key: np.ndarray, call: int, begin: int, end: int, starts: np.ndarray, kept: KeptCounts, alpha: np.ndarray,
-    beta: np.ndarray, *, fresh: bool = False,
+    key: np.ndarray, next_call: Callable[[], int], begin: int, end: int, cells: Cells, kept: KeptCounts,
+    alpha: np.ndarray, beta: np.ndarray, threads: int | None, *, fresh: bool = False,
 ) -> None:  # fmt: skip
     """Documents ``begin`` to ``end``, the topics integrated out; ``alpha`` is padded as the table of counts is.
 
@@ -25,11 +28,8 @@ def sweep_collapsed(
     """
     if are_many(kept.rows):
         sweeps_proposed.sweep_collapsed(
-            key, call, begin, end, starts, kept.codes, kept.labels, *kept.by_code, kept.table, kept.totals,
-            alpha.astype(np.float64), beta, kept.rows, fresh,
+            key, next_call(), begin, end, cells.starts, kept.codes, kept.labels, *kept.by_code, kept.table,
+            kept.totals, alpha.astype(np.float64), beta, kept.rows, fresh,
         )  # fmt: skip
     else:
-        sweeps_kept.sweep_collapsed(
-            key, call, 0, begin, end, starts, kept.codes, kept.labels, kept.table, kept.totals, alpha,
-            beta.astype(np.float32), np.float32(beta.sum()), kept.rows, fresh,
-        )  # fmt: skip
+        cells.sweep(key, next_call, begin, end, kept, alpha, beta, threads, fresh=fresh)

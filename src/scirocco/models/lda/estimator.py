@@ -47,7 +47,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicReading):  # t
     alpha : default 0.1
         Parameter of the documents' Dirichlet prior, a number or one for each topic.
     beta : default 0.05
-        Parameter of the topics' Dirichlet prior, a number or one for each word.
+        Parameter of the topics' Dirichlet prior, a number or one for each word; or a prior for each topic, topics x
+        words, which is for sampler "gibbs".
     sampler : default "auto"
         "gibbs" keeps every token's topic in memory and is exact from minibatches; "collapsed" is the collapsed
         Gibbs sampler. The others see documents and forget them: "scir", "scir_cv" and "sgrld", or a sampler such as
@@ -201,6 +202,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicReading):  # t
         if (self.learn_alpha or self.learn_beta) and choice.name not in IN_MEMORY:
             raise ValueError("learn_alpha and learn_beta need kept assignments: take sampler='gibbs' or 'collapsed'")
         self._number_topics()
+        if beta.ndim == 2:
+            self._require_informed(choice)
         if self.seed_words is not None:
             self._require_seeds(choice)
             self.labels_ = checked_seed_words(self.seed_words, self.n_topics, self._names(None), data.width)[1]
@@ -277,12 +280,17 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicReading):  # t
         if self.search_passes is not None:
             real_array("search_passes", self.search_passes, least=0.0)
         alpha, beta = positive_array("alpha", self.alpha), positive_array("beta", self.beta)
-        for name, value, size in (("alpha", alpha, self.n_topics), ("beta", beta, vocabulary)):
-            if value.shape not in ((), (size,)):
-                raise ValueError(f"{name} must be a number or {size} of them; got shape {value.shape}")
+        if alpha.shape not in ((), (self.n_topics,)):
+            raise ValueError(f"alpha must be a number or {self.n_topics} of them; got shape {alpha.shape}")
+        if beta.shape not in ((), (vocabulary,), (self.n_topics, vocabulary)):
+            raise ValueError(
+                f"beta must be a number, {vocabulary} of them, one for each word, or topics x words, "
+                f"({self.n_topics}, {vocabulary}); got shape {beta.shape}"
+            )
         if self.learn_beta and beta.ndim:
             raise ValueError("learn_beta learns one number: give beta as one to start from")
-        return np.broadcast_to(alpha, self.n_topics).copy(), np.broadcast_to(beta, vocabulary).copy()
+        beta = beta.copy() if beta.ndim == 2 else np.broadcast_to(beta, vocabulary).copy()
+        return np.broadcast_to(alpha, self.n_topics).copy(), beta
 
     def _kept_draws(self, width: int) -> int:
         """Draws to keep from each chain, of topics over so many words."""
@@ -315,6 +323,14 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicReading):  # t
             raise ValueError(f"seed_words with so many topics, {self.n_topics:,}, need sampler='gibbs'")
         if self.learn_beta:
             raise ValueError("learn_beta would learn from the seed words: give seed_words or learn_beta")
+
+    def _require_informed(self, choice: SamplerChoice) -> None:
+        if choice.name != "gibbs":
+            raise ValueError(
+                f"beta of shape topics x words is for sampler='gibbs', which draws the topics; got {choice.name!r}"
+            )
+        if self.seed_words is not None:
+            raise ValueError("give seed_words, or beta of shape topics x words that has more for these words")
 
     def _seeds(self, documents: Documents | Corpus) -> np.ndarray | None:
         """The counts that seed words stand for, words x topics; None without any."""

@@ -22,7 +22,7 @@ from scirocco.models.lda.engine import ORDER, TOPICS, TopicChain, TopicEngine
 from scirocco.models.lda.gibbs import CollapsedGibbs, KeptGibbs
 from scirocco.models.lda.held_out import HeldOut, held_out_size
 from scirocco.models.lda.sampler_names import IN_MEMORY, NATURAL, natural_sampler, stream_sampler
-from scirocco.models.lda.seeds import SeededCollapsedGibbs, SeededGibbs
+from scirocco.models.lda.seeds import InformedGibbs, SeededCollapsedGibbs, SeededGibbs
 from scirocco.models.lda.start.em import StochasticEM
 from scirocco.models.lda.stream import StreamChain, StreamFit
 from scirocco.run.checkpoint import part
@@ -82,7 +82,8 @@ def make_chain(
         assert isinstance(documents, Documents)
         plain = KeptGibbs if choice.name == "gibbs" else CollapsedGibbs
         seeded = SeededGibbs if choice.name == "gibbs" else SeededCollapsedGibbs
-        kept = (plain if model.seed_words is None else seeded)(
+        kind = InformedGibbs if beta.ndim == 2 else plain if model.seed_words is None else seeded
+        kept = kind(
             documents, alpha, beta, seed=seed, chain=number, search_passes=search_passes, batch_size=model.batch_size,
             threads=threads, learn=("alpha",) * bool(model.learn_alpha) + ("beta",) * bool(model.learn_beta),
             passes=allowed, records=RECORDS * model._kept_draws(documents.width), assigned=assigned,

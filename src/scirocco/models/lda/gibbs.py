@@ -25,6 +25,7 @@ from scirocco.corpora.documents import Documents
 from scirocco.counts.chains import PassChain
 from scirocco.counts.estimators import KeptCounts
 from scirocco.counts.packing import Arrays
+from scirocco.models.lda.cells import Cells
 from scirocco.models.lda.collapsed import are_many, sweep_collapsed
 from scirocco.models.lda.engine import TopicChain
 from scirocco.models.lda.kernels import sweeps_kept, sweeps_proposed
@@ -61,8 +62,11 @@ class KeptGibbs(PassChain, TopicChain):
         self.kept = KeptCounts(
             shuffled.token_words(), rows=self.topics, categories=self.width, width=padded(self.topics)
         )
+        self.cells = Cells(
+            self.kept.codes, self.token_starts, self.width, 1 if are_many(self.topics) else None
+        )  # fmt: skip
         self.search = Race(
-            shuffled, self.kept, self.token_starts, self._padded_alpha(), beta, seed=seed, chain=chain,
+            shuffled, self.kept, self.cells, self._padded_alpha(), beta, seed=seed, chain=chain,
             passes=search_passes, threads=threads,
         )  # fmt: skip
         if assigned is not None:  # the first documents have topics: only the others need a start
@@ -82,6 +86,11 @@ class KeptGibbs(PassChain, TopicChain):
         self._record_cost = RECORD_COST * self.kept.used.size / max(1, self.tokens)
         self._allowed, self._records = passes, records
         self._columns: dict[int, np.ndarray] = {}
+
+    @property
+    def prior(self) -> np.ndarray:
+        """Of the topics, words x topics, or x 1 where it is the same for all."""
+        return self.beta[:, None]
 
     def _padded_alpha(self) -> np.ndarray:
         return np.pad(self.alpha, (0, padded(self.topics) - self.topics))
@@ -166,24 +175,24 @@ class KeptGibbs(PassChain, TopicChain):
             low, high = self.token_starts[self.borders[piece]], self.token_starts[self.borders[piece + 1]]
             self._columns[piece] = np.unique(self.kept.codes[low:high])
         columns = self._columns[piece]
-        parameter = self.kept.used[columns] + self.beta[columns, None]
+        parameter = self.kept.used[columns] + self.prior[columns]
         theta = draw_gammas(self.key, self.next_call(), parameter, self.threads)
-        beyond = self.kept.totals + self.beta.sum() - parameter.sum(axis=0)
+        beyond = self.kept.totals + self.prior.sum(axis=0) - parameter.sum(axis=0)
         rest = draw_gammas(self.key, self.next_call(), np.maximum(beyond, 0.0), self.threads)
         self.phi[columns, : self.topics] = theta / (theta.sum(axis=0) + rest)
 
     def draw(self) -> np.ndarray:
         """Topics given all assignments, topics x words."""
-        theta = draw_gammas(self.key, self.next_call(), self.kept.used + self.beta[:, None], self.threads)
+        theta = draw_gammas(self.key, self.next_call(), self.kept.used + self.prior, self.threads)
         return np.ascontiguousarray((theta / theta.sum(axis=0)).T, dtype=np.float32)
 
     def mean(self) -> np.ndarray:
         """The expectation of ``draw``: less noise in averages."""
         if are_many(self.topics):  # in the memory of one table
-            found = np.add(self.kept.used, self.beta[:, None], dtype=np.float32, casting="unsafe")
-            found /= (self.kept.totals + self.beta.sum()).astype(np.float32)
+            found = np.add(self.kept.used, self.prior, dtype=np.float32, casting="unsafe")
+            found /= (self.kept.totals + self.prior.sum(axis=0)).astype(np.float32)
             return found.T
-        parameter = self.kept.used + self.beta[:, None]
+        parameter = self.kept.used + self.prior
         return (parameter / parameter.sum(axis=0)).T
 
     def inflation(self) -> np.ndarray | None:
@@ -205,5 +214,5 @@ class CollapsedGibbs(KeptGibbs):
     def sweep(self, begin: int, end: int) -> None:
         """New assignments, the topics integrated out."""
         sweep_collapsed(
-            self.key, self.next_call(), begin, end, self.token_starts, self.kept, self._padded_alpha(), self.beta
+            self.key, self.next_call, begin, end, self.cells, self.kept, self._padded_alpha(), self.beta, self.threads
         )

@@ -70,6 +70,8 @@ def merged(model: LDA, groups: Any) -> LDA:
         found = every[new.agreement_.matched[:, row], :, row].mean(axis=(0, 1), dtype=np.float64)
         new.components_[row] = found / found.sum()
     new.alpha_ = together @ model.alpha_
+    if np.ndim(model.beta) == 2:  # of a merged topic the mean of its priors
+        new.beta = new.beta_ = together @ model.beta_ / together.sum(axis=1, keepdims=True)
     new.n_topics, new.alpha = len(groups), new.alpha_.copy()
     new.posterior_, new._n_features_out = named_topics(every, new), len(groups)
     names = [[model.labels_[k] for k in members if model.labels_[k]] for members in groups]

@@ -10,6 +10,7 @@ import numpy as np
 from scirocco.corpora.documents import Documents
 from scirocco.corpora.store import Corpus
 from scirocco.models.count_model import AUTO, SamplerChoice
+from scirocco.models.lda.cells import MOST_GROUPS
 from scirocco.models.lda.collapsed import are_many
 from scirocco.run.second_half import STRETCHES
 from scirocco.samplers import SGHMC, SGLD, SGNHT
@@ -58,6 +59,8 @@ def natural_sampler(name: str, parameter: np.ndarray, fraction: float) -> Natura
 
 def automatic(documents: Documents | Corpus, model: LDA) -> SamplerChoice:
     """What "auto" takes: it must not depend on the threads, so that the draws do not."""
+    if np.ndim(model.beta) == 2:
+        return SamplerChoice("gibbs")
     if not fits_in_memory(documents, model):
         return SamplerChoice("scir")
     return SamplerChoice("collapsed" if documents.tokens < SEVERAL_THREADS else "gibbs")
@@ -67,7 +70,12 @@ def fits_in_memory(documents: Documents | Corpus, model: LDA) -> bool:
     """Whether kept assignments, the tables of their counts and the records leave half of the free memory alone."""
     records = model.n_chains * (2 * model._kept_draws(documents.width) + STRETCHES) * 4
     each = 10 if are_many(model.n_topics) else 6  # bytes a token: the tokens of each word are listed too
-    needed = documents.tokens * (25 + each * model.n_chains) + documents.width * model.n_topics * (48 + records)
+    documents_need = 4 * (MOST_GROUPS + 1) * model.n_chains * documents.size
+    needed = (
+        documents.tokens * (25 + each * model.n_chains)
+        + documents_need
+        + documents.width * model.n_topics * (48 + records)
+    )
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         free = 1024 * int(next(line for line in lines if line.startswith("MemAvailable")).split()[1])

@@ -1,10 +1,14 @@
-"""Seeded topics: words that a reader wants in a topic.
+"""Topics that are not alike beforehand: words that a reader wants in a topic, or a prior for each.
 
     phi_k ~ Dirichlet(beta + s_k),    s_kw = max(1, round(weight * occurrences of w)) for seed words w of topic k
 
 Whole numbers, so that the prior is that of s_kw tokens which no document has and nobody moves: they stand in the table
 of counts, where samplers and draws see them. The search for a start is that of any fit; of the topics that it finds
 each seeded one gets those in which its seed words mostly are, one to one.
+
+A table ``beta``, topics x words, is any prior. It is for ``InformedGibbs``, which draws the topics: a collapsed sweep
+reads one number of a common prior beside the counts of a word, and would read as many more as there are topics. The
+search has the mean of the priors, and its topics go to those under which their tokens are most likely, integrated.
 """
 
 from __future__ import annotations
@@ -14,10 +18,14 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
+from scipy.special import gammaln
 
 from scirocco.core.checks import real_number
+from scirocco.corpora.documents import Documents
 from scirocco.counts.packing import Arrays
 from scirocco.models.lda.gibbs import CollapsedGibbs, KeptGibbs
+
+MATCHED = 10**7  # gamma functions for which topics are compared with their priors
 
 
 def checked_seed_words(seed_words: Any, topics: int, names: Any, width: int) -> tuple[list[list[int]], list[str]]:
@@ -83,15 +91,35 @@ class SeededGibbs(KeptGibbs):
         if self.sampling:
             self._seed()
 
+    def _places(self) -> np.ndarray:
+        """For each topic found the number that it gets."""
+        return matching(self.lent, self.kept.used)
+
     def _seed(self) -> None:
         kept = self.kept
         if not self._in_order:
-            places = matching(self.lent, kept.used)
-            kept.labels[:] = places[kept.labels]
+            kept.labels[:] = self._places()[kept.labels]
             kept.clear()
             kept.add(0, kept.size)
         kept.used[:] += self.lent
         kept.totals += self.lent.sum(axis=0)
+
+
+class InformedGibbs(SeededGibbs):
+    """``KeptGibbs`` with a prior ``beta`` for each topic, topics x words."""
+
+    def __init__(self, documents: Documents, alpha: np.ndarray, beta: np.ndarray, **options: Any) -> None:
+        super().__init__(documents, alpha, beta.mean(axis=0), **options)
+        self.beta = beta
+        self.lend(np.zeros((1, self.topics), np.int32), in_order=options.get("assigned") is not None)
+
+    @property
+    def prior(self) -> np.ndarray:
+        """Of the topics, words x topics."""
+        return self.beta.T
+
+    def _places(self) -> np.ndarray:
+        return informed(self.beta, self.kept.used)
 
 
 class SeededCollapsedGibbs(SeededGibbs, CollapsedGibbs):
@@ -108,3 +136,16 @@ def matching(lent: np.ndarray, used: np.ndarray) -> np.ndarray:
     places[found] = seeded[rows]
     places[places < 0] = np.setdiff1d(np.arange(used.shape[1]), seeded)
     return places
+
+
+def informed(beta: np.ndarray, used: np.ndarray) -> np.ndarray:
+    """For each topic found the number that it gets: priors and counts are paired so that counts are most likely."""
+    differ = np.flatnonzero(np.ptp(beta, axis=0))  # other words have the same part in all pairs
+    most = np.argsort(-used[differ].sum(axis=1), kind="stable")[: max(1, MATCHED // len(beta) ** 2)]
+    counts, sums = used[differ[most]], used.sum(axis=0)
+    scores = np.empty((len(beta), len(beta)))
+    for k, prior in enumerate(beta):
+        own = prior[differ[most], None]
+        scores[:, k] = (gammaln(own + counts) - gammaln(own)).sum(axis=0)
+        scores[:, k] += gammaln(prior.sum()) - gammaln(prior.sum() + sums)
+    return np.asarray(linear_sum_assignment(-scores)[1])

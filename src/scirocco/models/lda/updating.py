@@ -203,6 +203,8 @@ def _require_stream(model: LDA) -> None:
         raise ValueError(f"sampler={model.sampler!r} keeps all documents: call fit, or take 'scir' for a stream")
     if model.seed_words is not None:
         raise ValueError("partial_fit cannot seed topics: fit, and update what is fitted")
+    if np.ndim(model.beta) == 2:
+        raise ValueError("partial_fit has one prior for all topics; got beta of shape topics x words")
     if model.learn_alpha or model.learn_beta or model.n_chains > 1:
         raise ValueError("partial_fit runs one chain with fixed priors: leave n_chains, learn_alpha, learn_beta")
 

@@ -1,12 +1,12 @@
 """Sweeps over kept assignments that look at all topics of every token, in vector instructions (``vector_draw``).
 
     given topics    p(k) proportional to (n_dk + alpha_k) phi_wk
-    collapsed       p(k) proportional to (n_dk + alpha_k) (n_wk + beta_w) / (n_k + sum beta)
+    collapsed       p(k) proportional to (n_dk + alpha_k) s_k (n_wk + beta_w) / (n_k + sum beta)
 
-n counting all other tokens. Two documents advance side by side, so that one is computed while the other waits for
-memory. Given topics they are independent. Collapsed they are not: both tokens are taken out, their topics are drawn
-independently, and the pair is accepted with the ratio of its joint law to that product, which differs from 1 only where
-both take the same topic:
+n counting all other tokens, and s being 1, or the share of a group of words, over which sums go then (``cells``). Two
+documents advance side by side, so that one is computed while the other waits for memory. Given topics they are
+independent. Collapsed they are not: both tokens are taken out, their topics are drawn independently, and the pair is
+accepted with the ratio of its joint law to that product, which differs from 1 only where both take the same topic:
 
     r(k, k') = (n_k + B)/(n_k + B + 1) (1 + [w = w'] / (n_wk + beta_w)) if k = k', else 1;   accept if U r(old) < r(new)
 
@@ -51,12 +51,26 @@ def _ask_for(table: Any, words: Any, t: int) -> None:
 
 
 @inlined
+def _add_tokens(near: Any, i: int, z: Any, low: int, high: int) -> None:
+    """The topics of some tokens of a document."""
+    for t in range(low, high):
+        near[i, z[t]] += ONE
+
+
+@inlined
 def _open_document(near: Any, i: int, alpha: Any, z: Any, low: int, high: int) -> None:
     """n_dk + alpha_k of a document, as row i."""
     for k in range(alpha.size):
         near[i, k] = alpha[k]
-    for t in range(low, high):
-        near[i, z[t]] += ONE
+    _add_tokens(near, i, z, low, high)
+
+
+@inlined
+def _open_cell(near: Any, i: int, alpha: Any, z: Any, known: Any, d: int, wanted: bool) -> None:
+    """The same with the tokens of document d that have topics, if it is ``wanted``."""
+    if wanted:
+        _open_document(near, i, alpha, z, known[0][d], known[1][d])
+        _add_tokens(near, i, z, known[2][d], known[3][d])
 
 
 @inlined
@@ -116,12 +130,14 @@ def sweep_given(
 
 
 @inlined
-def _shift(near: Any, i: int, counts: Any, totals: Any, inverse: Any, w: int, k: int, step: int, beta_sum: Any) -> None:
+def _shift(
+    near: Any, i: int, counts: Any, totals: Any, shares: Any, scales: Any, w: int, k: int, step: int, beta_sum: Any
+) -> None:  # fmt: skip
     """Take a token out (``step`` -1) or put it in (1)."""
     near[i, k] += np.float32(step)
     counts[w, k] += np.int32(step)
     totals[k] += step
-    inverse[k] = ONE / (np.float32(totals[k]) + beta_sum)
+    scales[k] = shares[k] / (np.float32(totals[k]) + beta_sum)
 
 
 @inlined
@@ -137,28 +153,31 @@ def _joint(counts: Any, totals: Any, w0: int, w1: int, k0: int, k1: int, beta: A
 
 @kernel
 def sweep_collapsed(
-    key: Any, step: int, block: int, begin: int, end: int, starts: Any, words: Any, z: Any, counts: Any, totals: Any,
-    alpha: Any, beta: Any, beta_sum: Any, topics: int, fresh: bool,
+    key: Any, step: int, block: int, begin: int, end: int, cell: Any, known: Any, words: Any, z: Any, counts: Any,
+    totals: Any, shares: Any, alpha: Any, beta: Any, beta_sum: Any, topics: int, fresh: bool,
 ) -> int:  # fmt: skip
-    """Documents ``begin`` to ``end``, in order; the number of pairs that were refused.
+    """Documents ``begin`` to ``end``, in order, of each the tokens ``cell[0][d]`` to ``cell[1][d]``; how many pairs
+    were refused.
 
-    ``fresh`` ones have no topics yet: each token gets one given those that have one by then, as a start.
+    The words of these tokens are a group (``cells``), of which topics have ``shares``; ``totals`` and ``beta_sum`` are
+    sums over it. A document's tokens that have topics are those from ``known[0][d]`` to ``known[1][d]`` and from
+    ``known[2][d]`` to ``known[3][d]``. ``fresh`` ones have none: each gets one given those that have one by then.
     """
     near, heights = np.zeros((2, counts.shape[1]), np.float32), np.zeros((2, counts.shape[1]), np.float32)
-    inverse = np.zeros(counts.shape[1], np.float32)
+    scales = np.zeros(counts.shape[1], np.float32)
     for k in range(topics):
-        inverse[k] = ONE / (np.float32(totals[k]) + beta_sum)
+        scales[k] = shares[k] / (np.float32(totals[k]) + beta_sum)
     s = open_stream(key, step, block)
     d, refused = begin, ZERO
     t0 = e0 = t1 = e1 = ZERO
     while True:
         while t0 >= e0 and d < end:
-            t0, e0 = starts[d], starts[d + 1]
-            _open_document(near, 0, alpha, z, t0, t0 if fresh else e0)
+            t0, e0 = np.int64(cell[0][d]), np.int64(cell[1][d])
+            _open_cell(near, 0, alpha, z, known, d, t0 < e0)
             d += 1
         while t1 >= e1 and d < end:
-            t1, e1 = starts[d], starts[d + 1]
-            _open_document(near, 1, alpha, z, t1, t1 if fresh else e1)
+            t1, e1 = np.int64(cell[0][d]), np.int64(cell[1][d])
+            _open_cell(near, 1, alpha, z, known, d, t1 < e1)
             d += 1
         both = min(e0 - t0, e1 - t1)
         if both <= 0:
@@ -168,10 +187,10 @@ def sweep_collapsed(
             _ask_for(counts, words, t0)
             _ask_for(counts, words, t1)
             if not fresh:
-                _shift(near, 0, counts, totals, inverse, w0, k0, -1, beta_sum)
-                _shift(near, 1, counts, totals, inverse, w1, k1, -1, beta_sum)
+                _shift(near, 0, counts, totals, shares, scales, w0, k0, -1, beta_sum)
+                _shift(near, 1, counts, totals, shares, scales, w1, k1, -1, beta_sum)
             betas = (beta[w0], beta[w1])
-            n0, n1 = draw_two_collapsed(near, inverse, counts, (w0, w1), betas, heights, _two_uniforms(s))
+            n0, n1 = draw_two_collapsed(near, scales, counts, (w0, w1), betas, heights, _two_uniforms(s))
             n0, n1 = n0 if n0 < topics else k0, n1 if n1 < topics else k1
             if not fresh and (n0 == n1 or k0 == k1):
                 before = _joint(counts, totals, w0, w1, k0, k1, beta[w0], beta_sum)
@@ -180,8 +199,8 @@ def sweep_collapsed(
                     n0, n1 = k0, k1
                     refused += 1
             z[t0], z[t1] = n0, n1
-            _shift(near, 0, counts, totals, inverse, w0, n0, 1, beta_sum)
-            _shift(near, 1, counts, totals, inverse, w1, n1, 1, beta_sum)
+            _shift(near, 0, counts, totals, shares, scales, w0, n0, 1, beta_sum)
+            _shift(near, 1, counts, totals, shares, scales, w1, n1, 1, beta_sum)
             t0 += 1
             t1 += 1
     if t1 < e1:  # what is left of the last document
@@ -190,10 +209,10 @@ def sweep_collapsed(
     for t in range(t0, e0):
         w, old = np.int64(words[t]), np.int64(z[t])
         if not fresh:
-            _shift(near, 0, counts, totals, inverse, w, old, -1, beta_sum)
+            _shift(near, 0, counts, totals, shares, scales, w, old, -1, beta_sum)
         uniform = _two_uniforms(s)[0]
-        new = draw_one_collapsed(near, inverse, counts, (w,), (beta[w],), heights, (uniform,))[0]
+        new = draw_one_collapsed(near, scales, counts, (w,), (beta[w],), heights, (uniform,))[0]
         new = new if new < topics else old
         z[t] = new
-        _shift(near, 0, counts, totals, inverse, w, new, 1, beta_sum)
+        _shift(near, 0, counts, totals, shares, scales, w, new, 1, beta_sum)
     return refused

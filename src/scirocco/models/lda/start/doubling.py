@@ -11,26 +11,23 @@ that the small ones may have many sweeps.
 The first stage, which is the cheapest and where topics that share their words may form, is begun several times; the
 start with the largest log p(words, assignments) goes on.
 
-From ``PARALLEL`` cells of the table of counts to a block of tokens on, documents are swept in blocks side by side, each
-against the counts of all others as they were a quarter of a sweep ago: approximate, and good enough for a start. Blocks
-do not depend on the number of threads, and whole numbers are added up, so the bits do not either.
+Sweeps are those of the collapsed sampler, on all threads where there are tokens enough (``cells``).
 """
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import numpy as np
 from scipy.special import gammaln
 
-from scirocco.core.compiled import jit, over_blocks
+from scirocco.core.compiled import jit
 from scirocco.core.seeds import Purpose, stream_key
 from scirocco.counts.estimators import KeptCounts
 from scirocco.counts.packing import Arrays, packed, unpack_into
-from scirocco.models.lda.collapsed import are_many, sweep_collapsed
+from scirocco.models.lda.cells import Cells
+from scirocco.models.lda.collapsed import sweep_collapsed
 from scirocco.models.lda.held_out import HeldOut
-from scirocco.models.lda.kernels import sweeps_kept
 
 FIRST = 0.01  # of the documents, but FEWEST at the least
 FEWEST = 50
@@ -39,8 +36,7 @@ SMALL = 0.05  # of the gain by the last doubling: a gain from look to look that 
 MOST_SWEEPS, LEAST_SWEEPS = 30, 4  # sweeps of a stage
 SLOWEST = 0.8  # ratio of two gains by doubling that is believed
 STARTS = 6  # of the first stage, as far as a quarter of the work allows
-BLOCKS, QUARTERS = 8, 4
-PARALLEL = 4  # tokens of a block for each cell of the table that must be copied for it
+QUARTERS = 4
 NUMBERS = (
     "have", "goal", "calls", "quarter", "sweeps", "work", "passes", "gain", "starts_made", "likely",
 )  # fmt: skip
@@ -49,17 +45,18 @@ NUMBERS = (
 class Doubling:
     """The search of one chain, on the ``kept`` assignments of documents in random order.
 
-    ``starts`` says where the tokens of each document begin; ``alpha`` is padded as the table of counts is; ``passes``
+    ``cells`` say how sweeps are shared out; ``alpha`` is padded as the table of counts is; ``passes``
     is the work that it may cost, in sweeps over all documents; the last documents may be ``aside``. The first stage is
     begun up to ``begin`` times (``STARTS`` by default).
     """
 
     def __init__(
-        self, kept: KeptCounts, starts: np.ndarray, alpha: np.ndarray, beta: np.ndarray, *, seed: int, chain: int,
+        self, kept: KeptCounts, cells: Cells, alpha: np.ndarray, beta: np.ndarray, *, seed: int, chain: int,
         passes: float, threads: int | None, aside: HeldOut | None, begin: int | None = None,
     ) -> None:  # fmt: skip
-        self.kept, self.starts, self.threads, self.passes = kept, starts, threads, passes
-        self.alpha, self.beta, self.beta_sum = alpha, beta.astype(np.float32), np.float32(beta.sum())
+        self.kept, self.cells, self.threads, self.passes = kept, cells, threads, passes
+        self.starts = starts = cells.starts
+        self.alpha, self.beta = alpha, beta
         self.key = stream_key(seed, Purpose.SEARCH_SWEEPS, chain)
         self.size = starts.size - 1
         self.aside = aside
@@ -99,8 +96,8 @@ class Doubling:
     def score(self, aside: HeldOut) -> float:
         """How well the topics so far predict documents put aside."""
         kept, columns = self.kept, aside.columns
-        phi = (kept.used[columns] + self.beta[columns, None]) / (kept.totals + self.beta_sum).astype(np.float32)
-        return aside.score(phi, self.alpha[: kept.rows])
+        phi = (kept.used[columns] + self.beta[columns, None]) / (kept.totals + self.beta.sum())
+        return aside.score(phi.astype(np.float32), self.alpha[: kept.rows])
 
     def outlook(self, aside: HeldOut) -> float:
         """What the score may come to with all documents: gains by doubling fall as the last ones did."""
@@ -188,42 +185,16 @@ class Doubling:
             self.likely, self.chosen = likely, kept.labels[:tokens].copy()
 
     def _run(self, begin: int, end: int, *, fresh: bool = False) -> None:
-        """Sweep documents ``begin`` to ``end``: at once, or in blocks side by side against frozen counts."""
-        kept, tokens = self.kept, int(self.starts[end] - self.starts[begin])
-        blocks = int(np.clip(tokens // (PARALLEL * kept.table.size), 1, BLOCKS))
+        """Sweep documents ``begin`` to ``end``."""
+        self.work += int(self.starts[end] - self.starts[begin]) / max(1, int(self.starts[-1]))
+        sweep_collapsed(
+            self.key, self._next_call, begin, end, self.cells, self.kept, self.alpha, self.beta, self.threads,
+            fresh=fresh,
+        )  # fmt: skip
+
+    def _next_call(self) -> int:
         self.calls += 1
-        call, common = self.calls, (self.alpha, self.beta, self.beta_sum, kept.rows, fresh)
-        self.work += tokens / max(1, int(self.starts[-1]))
-
-        def run(block: int, low: int, high: int, table: np.ndarray, totals: np.ndarray) -> None:
-            sweeps_kept.sweep_collapsed(
-                self.key, call, block, low, high, self.starts, kept.codes, kept.labels, table, totals, *common
-            )  # fmt: skip
-
-        if are_many(kept.rows):
-            sweep_collapsed(
-                self.key, call, begin, end, self.starts, kept, self.alpha, self.beta.astype(np.float64), fresh=fresh
-            )
-            return
-        if blocks == 1:
-            run(0, begin, end, kept.table, kept.totals)
-            return
-        wanted = np.linspace(self.starts[begin], self.starts[end], blocks + 1)
-        borders = np.searchsorted(self.starts, wanted)
-        borders[0], borders[-1] = begin, end
-        table, totals = kept.table * np.int32(1 - blocks), kept.totals * (1 - blocks)
-        lock = threading.Lock()
-
-        def work(first: int, last: int) -> None:
-            for block in range(first, last):
-                own, sums = kept.table.copy(), kept.totals.copy()
-                run(block, int(borders[block]), int(borders[block + 1]), own, sums)
-                with lock:
-                    np.add(table, own, out=table)
-                    np.add(totals, sums, out=totals)
-
-        over_blocks(work, blocks, self.threads)
-        kept.table[:], kept.totals[:] = table, totals
+        return self.calls
 
 
 def joint_likelihood(kept: KeptCounts, starts: np.ndarray, alpha: np.ndarray, beta: np.ndarray) -> float:

@@ -29,6 +29,7 @@ import numpy as np
 from scirocco.corpora.documents import Documents
 from scirocco.counts.estimators import KeptCounts
 from scirocco.counts.packing import Arrays, nested, packed, unpack_into
+from scirocco.models.lda.cells import Cells
 from scirocco.models.lda.collapsed import are_many
 from scirocco.models.lda.held_out import HeldOut, held_out_size
 from scirocco.models.lda.start.doubling import Doubling, joint_likelihood
@@ -59,16 +60,17 @@ class Phase(IntEnum):
 class Race(TimeLimited):
     """The search of one chain, on the ``kept`` assignments of ``documents``, which are in random order.
 
-    ``starts`` says where the tokens of each document begin; ``alpha`` is padded as the table of counts is; ``passes``
+    ``cells`` say how its sweeps are shared out; ``alpha`` is padded as the table of counts is; ``passes``
     is the work that the search may cost.
     """
 
     def __init__(
-        self, documents: Documents, kept: KeptCounts, starts: np.ndarray, alpha: np.ndarray, beta: np.ndarray, *,
+        self, documents: Documents, kept: KeptCounts, cells: Cells, alpha: np.ndarray, beta: np.ndarray, *,
         seed: int, chain: int, passes: float, threads: int | None,
     ) -> None:  # fmt: skip
         passes = 0.0 if are_many(kept.rows) else passes
-        self.kept, self.starts, self.alpha, self.beta, self.passes = kept, starts, alpha, beta, passes
+        self.kept, self.cells, self.alpha, self.beta, self.passes = kept, cells, alpha, beta, passes
+        self.starts = starts = cells.starts
         self.size = documents.size
         self._common: dict[str, Any] = {"seed": seed, "chain": chain, "threads": threads}
         aside = held_out_size(self.size, int(starts[-1]))
@@ -90,7 +92,7 @@ class Race(TimeLimited):
 
     def _fresh_doubling(self, passes: float, **more: int) -> Doubling:
         return Doubling(
-            self.kept, self.starts, self.alpha, self.beta, passes=passes, aside=self.aside, **self._common, **more
+            self.kept, self.cells, self.alpha, self.beta, passes=passes, aside=self.aside, **self._common, **more
         )  # fmt: skip
 
     def _fresh_em(self) -> StochasticEM:
