@@ -16,13 +16,21 @@ from sybil import Sybil
 from sybil.parsers.myst import PythonCodeBlockParser, SkipParser
 
 ROOT = Path(__file__).parents[1]
-PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("[!_]*/*.md"))]
 SNIPPET = re.compile(r"^```(python|\{code-cell\})", re.MULTILINE)
+FOUND = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("[!_]*/*.md"))]
+QUICK = {"README.md", "docs/start/own_model.md", "docs/start/topics.md"} | {
+    f"docs/guides/{name}.md" for name in ("data", "partitions", "pictures", "verdict")
+}  # the others compile much
+PAGES = [
+    page if page in QUICK else pytest.param(page, marks=pytest.mark.slow)
+    for page in FOUND
+    if SNIPPET.search((ROOT / page).read_text())
+]
 SYBIL = Sybil([SkipParser(), PythonCodeBlockParser()], path=str(ROOT), patterns=["*.md"])
 
 
 @pytest.mark.filterwarnings("default")  # so few rows and draws are worth a warning
-@pytest.mark.parametrize("page", [page for page in PAGES if SNIPPET.search((ROOT / page).read_text())])
+@pytest.mark.parametrize("page", PAGES)
 def test_the_snippets_of_a_page_run(page, tmp_path, monkeypatch, ticking):
     monkeypatch.chdir(tmp_path)
     ticking(0.01)  # budgets of seconds end after so many looks at the clock

@@ -9,14 +9,14 @@ from typing import Any
 
 
 def literal(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
-    """Put ``::`` before indented blocks."""
+    """Indented blocks become blocks of text."""
     found: list[str] = []
     inside = False
     for number, line in enumerate(lines):
         indented = line.startswith("    ")
         starts = indented and not inside and (number == 0 or not lines[number - 1].strip())
         if starts and found and not any(text.rstrip().endswith("::") for text in found[-2:]):
-            found.extend(["::", ""])
+            found.extend([".. code-block:: text", ""])
         if line.strip():
             inside = indented and (inside or starts)
         found.append(line if inside or line.lstrip().startswith((">>>", "...")) else plain(line))

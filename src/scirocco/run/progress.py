@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from types import TracebackType
 from typing import Any
 
@@ -86,4 +87,4 @@ def waiting(text: str, show: bool | None) -> Iterator[Callable[[str], None]]:
 
 
 def _interactive() -> bool:
-    return sys.stderr.isatty() or "ipykernel" in sys.modules
+    return sys.stderr.isatty() or ("ipykernel" in sys.modules and find_spec("ipywidgets") is not None)
