@@ -14,6 +14,7 @@ topics as they were at the beginning of each: Yan, Xu and Qi 2009.) G is decided
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -92,9 +93,12 @@ class Cells:
         small, width = beta.astype(np.float32), kept.table.shape[1]
         if groups > 1:
             totals = np.zeros((groups, kept.rows), np.int64)
-            over_blocks(
-                lambda a, b: [_add_up(kept.table, firsts[g], ends[g], totals[g]) for g in range(a, b)], groups, threads
-            )
+
+            def add_up(first: int, last: int) -> None:
+                for g in range(first, last):
+                    _add_up(kept.table, firsts[g], ends[g], totals[g])
+
+            over_blocks(add_up, groups, threads)
             shares = self._shares(key, next_call(), totals + priors[:, None], width, threads, fresh)
         else:
             totals, shares = kept.totals[None], np.ones((1, width), np.float32)
@@ -115,7 +119,7 @@ class Cells:
                 )  # fmt: skip
 
         for number in range(groups):
-            over_blocks(lambda first, last, number=number: work(number, first, last), groups, threads)
+            over_blocks(partial(work, number), groups, threads)
         if groups > 1:
             kept.totals[:] = totals.sum(axis=0)
 
