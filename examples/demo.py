@@ -113,7 +113,8 @@ def regression() -> None:
     summary = trace.summary()
     summary.table.insert(0, "true", true)
     print(summary)
-    axis = sc.plots.intervals(trace, level=0.95, reference=true)
+    axis = sc.plots.intervals(trace.intervals(0.95) - true[:, None])
+    axis.set_xlabel("posterior mean and 95 % interval, minus the truth")
     axis.figure.savefig(OUTPUT / "coefficients.png", dpi=120)
     trace.report(OUTPUT / "regression.html", title="Logistic regression on a million rows")
 

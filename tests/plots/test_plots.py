@@ -169,6 +169,10 @@ def test_words_of_topics(model, tmp_path):
     assert len(plots.topics(model, [1])) == 1
     with pytest.raises(ValueError, match="topics must have numbers of topics, from 0 to 1"):
         plots.topics(model, [2])
+    entries = words.assign(mean=-words["mean"], lower=-words["upper"], upper=-words["lower"])
+    axes = plots.topics(SimpleNamespace(top_words=lambda *given, **named: entries))  # which knows no shares
+    np.testing.assert_array_equal(points(axes[0])[0], entries["mean"][:3])
+    assert axes[0].get_xlim()[0] < entries["lower"][:3].min()
 
 
 def test_shares_and_the_tree_of_topics(model, tmp_path):

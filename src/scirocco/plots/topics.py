@@ -39,8 +39,8 @@ def topics(
 
     Parameters
     ----------
-    model : LDA
-        Fitted topics.
+    model : LDA or SphericalAdmixture
+        Fitted topics. The latter have no shares of tokens: its topics come in their order.
     topics : sequence of int, optional
         Numbers of topics, by default of the twelve largest.
     n_words : int, default 8
@@ -57,26 +57,36 @@ def topics(
     array of matplotlib Axes
     """
     words = model.top_words(n_words, vocabulary, level=level)
-    info = model.topic_info(1, vocabulary, level=level)
-    chosen = _chosen(topics, len(info), info["share"].sort_values(ascending=False, kind="stable").index[:PANELS])
+    count = int(words["topic"].max()) + 1
+    info = model.topic_info(1, vocabulary, level=level) if hasattr(model, "topic_info") else None
+    order = range(count) if info is None else info["share"].sort_values(ascending=False, kind="stable").index
+    chosen = _chosen(topics, count, order[:PANELS])
     axes = panels(ax, len(chosen), 3.2, 0.8 + 0.17 * n_words, COLUMNS)
-    chains = model.agreement_.chains
     for panel, topic in zip(axes, chosen, strict=True):
-        row, own = info.loc[topic], words[words["topic"] == topic]
+        own = words[words["topic"] == topic]
         rows = np.arange(len(own))
         panel.hlines(rows, own["lower"], own["upper"], color=COLOURS[0], linewidth=1.6)
         panel.plot(own["mean"], rows, "o", color=COLOURS[0], markersize=4)
         named_rows(panel, rows, own["word"].tolist(), most=SHORT)
-        panel.set_xlim(left=0)
+        if own["mean"].min() >= 0:
+            panel.set_xlim(left=0)
         panel.set_ylim(len(own) - 0.4, -0.6)
-        name = shown(f"{topic} {row.get('label', '')}", SHORT)
-        found = "" if row["chains"] == chains else f"  (in {row['chains']} of {chains} chains)"
-        share, low, high = (f"{100 * row[name]:.1f}" for name in ("share", "lower", "upper"))
-        tidy(panel, title=f"{name}{found}\n{share} % of tokens ({low} to {high})", grid="x")
+        title = shown(f"{topic} {own['label'].iloc[0] if 'label' in own else ''}", SHORT)
+        if info is not None:
+            title += _size(info.loc[topic], model.agreement_.chains)
+        tidy(panel, title=title, grid="x")
         panel.tick_params(axis="x", labelsize=7)
         panel.locator_params(axis="x", nbins=4)
-    axes[-1].set_xlabel(f"probability, {100 * level:.4g} % interval", fontsize=8, **PLAIN)
+    what = "entry of the topic" if info is None else "probability"
+    axes[-1].set_xlabel(f"{what}, {100 * level:.4g} % interval", fontsize=8, **PLAIN)
     return axes
+
+
+def _size(row: Any, chains: int) -> str:
+    """The share of a topic, and in how many chains it is if not in all."""
+    found = "" if row["chains"] == chains else f"  (in {row['chains']} of {chains} chains)"
+    share, low, high = (f"{100 * row[name]:.1f}" for name in ("share", "lower", "upper"))
+    return f"{found}\n{share} % of tokens ({low} to {high})"
 
 
 def shares_by(found: Any, topics: Iterable[int] | None = None, *, level: float = 0.9, ax: Any = None) -> Any:
