@@ -50,6 +50,8 @@ package: $(VENV)/.dev
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist . > /dev/null
 	$(BIN)/twine check --strict dist/*
+	# on PyPI links have to lead to the repository
+	! tar -xzOf dist/*.tar.gz --wildcards "*/PKG-INFO" | grep -E "\]\((docs|CONTRIBUTING)"
 
 # what `make package` has made, in an environment outside of this folder: the quick tests, and a program that uses it
 test-package:
