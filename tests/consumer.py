@@ -1,6 +1,7 @@
-"""A program of somebody who uses the library and checks it with mypy: its types reach him, and a mistake is found.
+"""A program of somebody who uses the library and checks it with mypy: its types reach him, and mistakes are found.
 
-``# type: ignore`` marks what mypy has to find: with ``warn_unused_ignores`` it is an error if it does not.
+It is read, not run. ``# type: ignore`` marks what mypy has to find: with ``warn_unused_ignores`` it is an error if it
+does not.
 """
 
 import jax
@@ -20,11 +21,16 @@ def log_likelihood(w: jax.Array, x: jax.Array) -> jax.Array:
     return -0.5 * jnp.sum((x - w) ** 2)
 
 
-target: sc.Target = sc.Target(log_prior, log_likelihood, np.zeros((100, 2)))
-trace: sc.Trace = sc.sample(target, sc.SGLD("auto"), jnp.zeros(2), batch_size=10, estimator=sc.ControlVariate())
-verdict: str = trace.verdict().kind
-model: sc.LDA = sc.LDA(10, max_seconds=5.0)
+def right() -> tuple[sc.Trace, str, sc.LDA]:
+    """What goes in and comes out."""
+    target: sc.Target = sc.Target(log_prior, log_likelihood, np.zeros((100, 2)))
+    trace: sc.Trace = sc.sample(target, sc.SGLD("auto"), jnp.zeros(2), batch_size=10, estimator=sc.ControlVariate())
+    verdict: str = trace.verdict().kind
+    return trace, verdict, sc.LDA(10, max_seconds=5.0)
 
-wrong: int = sc.sample(target, sc.SGLD("auto"), jnp.zeros(2))  # type: ignore[assignment]
-sc.sample(target, sc.SGLD("auto"), jnp.zeros(2), chains="four")  # type: ignore[arg-type]
-trace.verdict().sort  # type: ignore[attr-defined]  # noqa: B018
+
+def wrong(target: sc.Target) -> None:
+    """A result, an argument and an attribute that are not so."""
+    count: int = sc.sample(target, sc.SGLD("auto"), jnp.zeros(2))  # type: ignore[assignment]
+    trace = sc.sample(target, sc.SGLD("auto"), jnp.zeros(2), chains="four")  # type: ignore[arg-type]
+    print(count, trace.draws)  # type: ignore[attr-defined]
