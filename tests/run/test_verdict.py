@@ -13,7 +13,7 @@ import pytest
 import scirocco as sc
 from scirocco.run.convergence import relative_errors
 from scirocco.run.describe import describe
-from scirocco.run.trace_verdict import _code
+from scirocco.run.trace_verdict import sampler_code
 from scirocco.run.verdict import Advice, Finding, judge
 
 NOTHING = np.ones(8, np.float32)  # data that says nothing: the prior is the posterior
@@ -168,7 +168,7 @@ def test_the_gravest_finding_is_the_verdict():
 
 def test_samplers_are_written_as_code_that_runs():
     def written(sampler):
-        return _code(json.loads(json.dumps(describe(sampler))))  # as a folder has it
+        return sampler_code(json.loads(json.dumps(describe(sampler))))  # as a folder has it
 
     assert written(sc.SCIRCV(0.5, centre=np.array([[600.0, 400.0]]))) == "sampler"
     assert written(sc.SCIRCV(0.5, recentre_every=50)) == "sc.SCIRCV(step_size=0.5, recentre_every=50)"
