@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from types import SimpleNamespace
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import scirocco as sc
 from scirocco.models.base import GradientModel
 from scirocco.run.trace_verdict import OF_MODELS
+from scirocco.run.verdict import LONGER, Advice, Finding
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 3))
@@ -71,6 +73,13 @@ def test_models_of_counts(make):
     several = make(max_iter=200, n_chains=3, random_state=0).fit(COUNTS)
     assert several.verdict().kind == "use it", str(several.verdict())
     assert str(several.summary()).startswith("verdict: use it")
+
+
+def test_longer_is_a_whole_number_of_passes():
+    model = sc.LDA(2)
+    found = Finding(LONGER, "chains disagree", Advice(factor=4.0))
+    model.posterior_, model.n_iter_, model.agreement_ = None, 100.08, SimpleNamespace(findings=lambda: [found])
+    assert model.verdict().action == "model.set_params(max_iter=401).fit(X)"
 
 
 def test_shards():

@@ -136,9 +136,10 @@ class CountModel(Reported, BaseEstimator):  # type: ignore[misc]
         if advice is not None and "chains" in advice.settings:
             settings["n_chains"] = advice.settings["chains"]
         if advice is not None and advice.factor > 1:
-            budget = "max_iter" if self.max_seconds is None else "max_seconds"
-            known = self.n_iter_ if self.max_seconds is None else self.max_seconds
-            settings[budget] = f"{advice.factor * known:g}"
+            if self.max_seconds is None:
+                settings["max_iter"] = f"{math.ceil(advice.factor * self.n_iter_)}"
+            else:
+                settings["max_seconds"] = f"{advice.factor * self.max_seconds:g}"
         given = ", ".join(f"{name}={code}" for name, code in settings.items())
         return Verdict(kind, reasons, f"model.set_params({given}).fit(X)" if given else "")
 
