@@ -19,8 +19,9 @@ than six times that error and the truth's together: it is bias. What has no mark
 says that there are fewer than 100 effective draws, of which no standard error is sure. Truth is a formula or NUTS
 (``uncertainty.py``); for both logistic regressions 4 chains of ``GMC("auto")``, their moments corrected by the exact
 gradients (``covertype.py``). SCIROCCO_DATA names the folder with covertype's data; without it covertype is left out.
-``--truths`` keeps the truth in a folder. The figure and all numbers go to ``--output``, from which ``--redraw`` makes
-the table and the figure again.
+``--truths`` keeps the truth in a folder, and every cell that was measured, so that a run that was ended goes on with
+the others, after tuning; ``--within`` seconds it begins no further cell. The figure and all numbers go to ``--output``,
+from which ``--redraw`` makes the table and the figure again.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -202,6 +203,11 @@ class Cell:
         )
         return cls(*cost, *errors, note)
 
+    @classmethod
+    def again(cls, kept: dict[str, Any]) -> Cell:
+        """From what was written."""
+        return cls(**kept | {kind: kept[kind] and Worst(*kept[kind]) for kind in ("sd", "mean")})
+
 
 @dataclass(frozen=True)
 class Table:
@@ -223,14 +229,37 @@ class Table:
     @classmethod
     def again(cls, kept: dict[str, Any]) -> Table:
         """From what was written."""
-        cells = [
-            Cell(**cell | {kind: cell[kind] and Worst(*cell[kind]) for kind in ("sd", "mean")})
-            for cell in kept["cells"]
-        ]
-        return cls(**kept | {"cells": cells})
+        return cls(**kept | {"cells": [Cell.again(cell) for cell in kept["cells"]]})
 
 
-def measure(posterior: Posterior, truth: Truth, seconds: float) -> Table:
+class Late(Exception):
+    """There is no time for further cells."""
+
+
+class Cells:
+    """Cells as they are measured, each kept in a file if there is a folder."""
+
+    def __init__(self, folder: Path | None, name: str, within: float) -> None:
+        self._folder, self._name, self._end = folder, name, time.perf_counter() + within
+        self.all: list[Cell] = []
+
+    def add(self, sampler: str, rows: Any, factor: float | None, make: Callable[[], Cell]) -> None:
+        """The cell with these settings, made now or before."""
+        words = "".join(c for c in f"{sampler}_{rows}_{factor}" if c.isalnum() or c in "._")
+        place = None if self._folder is None else self._folder / f"cell_{self._name}_{words}.json"
+        if place is not None and place.exists():
+            cell = Cell.again(json.loads(place.read_text()))
+        elif time.perf_counter() > self._end:
+            raise Late
+        else:
+            cell = make()
+            if place is not None:
+                place.write_text(json.dumps(asdict(cell)))
+        self.all.append(cell)
+        print(f"{sampler}, {rows} rows, {factor}: {cell.sd}", file=sys.stderr, flush=True)
+
+
+def measure(posterior: Posterior, truth: Truth, seconds: float, cells: Cells) -> Table:
     """All runs on a posterior."""
     target, initial = posterior.target, posterior.initial
     plain = sc.tune(target, sc.SGLD("auto"), initial, look_elsewhere=False)
@@ -241,30 +270,42 @@ def measure(posterior: Posterior, truth: Truth, seconds: float) -> Table:
         tuning = CLOCK() - began
     found = auto.estimator
     controlled = found if isinstance(found, sc.ControlVariate) else sc.ControlVariate(centre=auto.initial)
-    cells = []
     for sampler, tuned, estimator in ((SGLD, plain, sc.Plain()), (UNDERDAMPED, auto, controlled)):
         for size in BATCHES:
             bound = sc.kernel(
                 target, tuned.sampler, batch_size=size, estimator=sc.Plain() if size == 1.0 else estimator
             )
-            thin = thinning(seconds, bound, tuned.initial)
             for factor in FACTORS:
                 inner = replace(tuned.sampler.sampler, step_size=factor * tuned.report.step_size)
                 kernel = bound.replaced(replace(tuned.sampler, sampler=inner))
-                run = run_for(seconds, kernel, tuned.initial, thin)
-                cells.append(Cell.of(sampler, kernel, factor, run, truth))
-                print(f"{sampler}, {kernel.batch_size:,} rows, {factor:g}: {cells[-1].sd}", file=sys.stderr, flush=True)
+
+                def cell(
+                    sampler: str = sampler, factor: float = factor, kernel: Any = kernel, tuned: Any = tuned
+                ) -> Cell:
+                    thin = thinning(seconds, kernel, tuned.initial)
+                    return Cell.of(sampler, kernel, factor, run_for(seconds, kernel, tuned.initial, thin), truth)
+
+                cells.add(sampler, size, factor, cell)
     for sampler, tuned in ((AUTO, auto), (GMC, exact)):
-        thin = thinning(seconds, tuned.kernel, tuned.initial)
-        cells.append(Cell.of(sampler, tuned.kernel, None, run_for(seconds, tuned.kernel, tuned.initial, thin), truth))
-    nuts = sc.kernel(target, sc.NUTS(adaptation=ADAPTATION))
-    run_for(1e-9, nuts, initial, 1)
-    run = run_for(seconds + tuning, nuts, initial, 1, NUTS_PIECE)
-    cells.append(Cell.of(NUTS, nuts, None, run, truth, ADAPTATION))
+
+        def whole(sampler: str = sampler, tuned: Any = tuned) -> Cell:
+            thin = thinning(seconds, tuned.kernel, tuned.initial)
+            run = run_for(seconds, tuned.kernel, tuned.initial, thin)
+            return Cell.of(sampler, tuned.kernel, None, run, truth)
+
+        cells.add(sampler, "all", None, whole)
+
+    def by_itself() -> Cell:
+        nuts = sc.kernel(target, sc.NUTS(adaptation=ADAPTATION))
+        run_for(1e-9, nuts, initial, 1)
+        return Cell.of(NUTS, nuts, None, run_for(seconds + tuning, nuts, initial, 1, NUTS_PIECE), truth, ADAPTATION)
+
+    cells.add(NUTS, "all", None, by_itself)
     units = {SGLD: plain.report.step_size, UNDERDAMPED: auto.report.step_size}
     return Table(
-        posterior.title, truth.mean.size, target.size, (truth.mean_error, truth.sd_error), tuning, seconds, units, cells
-    )
+        posterior.title, truth.mean.size, target.size, (truth.mean_error, truth.sd_error), tuning, seconds, units,
+        cells.all,
+    )  # fmt: skip
 
 
 # What is shown of them.
@@ -360,7 +401,8 @@ def measured(name: str, options: argparse.Namespace) -> Table:
     posterior = MAKERS[name]()
     make = partial(by_gmc, TRUTH_DRAWS[name]) if name in TRUTH_DRAWS else by_nuts
     truth = truth_of(name, posterior, options.truths, make)
-    return measure(posterior, truth, options.seconds or SECONDS.get(name, OTHERWISE))
+    cells = Cells(options.truths, name, options.within)
+    return measure(posterior, truth, options.seconds or SECONDS.get(name, OTHERWISE), cells)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -368,7 +410,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", default=["covertype", "logistic", "grouped"], choices=list(MAKERS))
     parser.add_argument("--seconds", type=float, help="of computing a cell; by default 3 on covertype, 1.5 on others")
-    parser.add_argument("--truths", type=Path, help="a folder in which the truth is kept")
+    parser.add_argument("--truths", type=Path, help="a folder in which the truth and cells are kept")
+    parser.add_argument("--within", type=float, default=np.inf, help="seconds, after which no further cell begins")
     parser.add_argument("--output", type=Path, default=Path("results"), help="the folder of the figure and the numbers")
     parser.add_argument("--redraw", action="store_true", help="from the numbers that an earlier run left in --output")
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
@@ -386,7 +429,11 @@ def main(argv: Sequence[str] | None = None) -> None:
             print("covertype is left out: set SCIROCCO_DATA to the folder that holds covertype.npz", flush=True)
             continue
         else:
-            tables.append(measured(name, options))
+            try:
+                tables.append(measured(name, options))
+            except Late:
+                print(f"{name}: the rest another time, with the same --truths", flush=True)
+                continue
             numbers.write_text(json.dumps(asdict(tables[-1]), indent=1))
         show(tables[-1])
     if tables:

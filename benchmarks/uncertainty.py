@@ -1,17 +1,21 @@
 """Are posterior means and sds right with automatic settings only, and does the verdict know? Thirty posteriors.
 
     python benchmarks/uncertainty.py [--only grouped robust] [--samplers UnderdampedLangevin SGLD] [--truths DIR]
+    python benchmarks/uncertainty.py --kept DIR [--seconds 500]
 
 Each sampler has ``step_size="auto"`` and nothing else set: default batch size, 4 chains of 5,000 draws, every tenth
-step; each posterior has a seed of its own. The aim: all posterior sds within 5 % and all means within 0.1 sd, and
-where that is missed a verdict other than 'use it'. Truth is a formula, or NUTS on all data (BlackJAX by ``sc.NUTS``, 4
-chains of 4,000 draws), whose own largest Monte Carlo errors are part of the table, and its seconds; ``--truths`` keeps
-it in a folder. Several modes are beyond any of these samplers: there the verdict is the answer.
+step; each posterior has a seed of its own. The aim: all posterior sds within 5 % and all means within 0.1 sd, and where
+that is missed a verdict other than 'use it'. Truth is a formula, or NUTS on all data (BlackJAX by ``sc.NUTS``, 4 chains
+of 4,000 draws), whose own largest Monte Carlo errors are part of the table, and its seconds; ``--truths`` keeps it in a
+folder. ``--kept`` keeps outcomes as well, each in a file: what is there is not run again, so that the whole table can
+be made in parts, with ``--seconds`` after which no further run begins. Several modes are beyond any of these samplers:
+there the verdict is the answer.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -115,12 +119,31 @@ def attempt(posterior: Posterior, truth: Truth, name: str, seed: int) -> Outcome
     return Outcome(ratio, shift, trace.verdict().kind, seconds, tuning.seconds)
 
 
+def outcome_of(posterior: Posterior, truth: Truth, sampler: str, seed: int, place: Path | None) -> Outcome | str:
+    """A run with automatic settings, or what is known of it; in words where it came to nothing, a result, too."""
+    if place is not None and place.exists():
+        known = json.loads(place.read_text())
+        return known if isinstance(known, str) else Outcome(*map(np.array, known[:2]), *known[2:])
+    found: Outcome | str
+    try:
+        found = attempt(posterior, truth, sampler, seed)
+    except FloatingPointError as error:
+        found = f"nothing: {error}"
+    if place is not None:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        plain = found if isinstance(found, str) else [found.ratio.tolist(), found.shift.tolist(), *found[2:]]
+        place.write_text(json.dumps(plain))
+    return found
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Run everything and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", default=list(POSTERIORS), choices=list(POSTERIORS))
     parser.add_argument("--samplers", nargs="+", default=list(SAMPLERS), choices=list(SAMPLERS))
     parser.add_argument("--truths", type=Path, help="a folder in which truth by NUTS is kept")
+    parser.add_argument("--kept", type=Path, help="a folder in which truth and outcomes are kept")
+    parser.add_argument("--seconds", type=float, default=np.inf, help="after which no further run begins")
     parser.add_argument("--seed", type=int, default=0, help="of the first posterior; each has the next one")
     options = parser.parse_args(argv)
     print(
@@ -133,22 +156,28 @@ def main(argv: Sequence[str] | None = None) -> None:
         "those of tuning, and the verdict; beside the title the errors of truth, of means and sds, and NUTS's seconds"
     )
     outcomes: list[Outcome] = []
+    began = time.perf_counter()
     for kind, posteriors in KINDS.items():
         wanted = [name for name in posteriors if name in options.only]
         if wanted:
             print(f"{kind}:")
         for name in wanted:
+            if time.perf_counter() - began > options.seconds:
+                print(f"  {name}: not yet")
+                continue
             posterior = posteriors[name]()
-            truth = truth_of(name, posterior, options.truths)
+            truth = truth_of(name, posterior, options.truths or options.kept)
             known = f"{truth.mean_error:.3f} {truth.sd_error:.1%}, {truth.seconds:.0f} s" if truth.seconds else "exact"
             print(f"  {posterior.title} ({truth.mean.size} parameters; truth: {known})", flush=True)
             for sampler in options.samplers:
-                try:
-                    seed = options.seed + list(POSTERIORS).index(name)
-                    outcomes.append(attempt(posterior, truth, sampler, seed))
-                    print(f"    {sampler:20s} {outcomes[-1]}", flush=True)
-                except FloatingPointError as error:  # a result, too
-                    print(f"    {sampler:20s} nothing: {error}", flush=True)
+                seed = options.seed + list(POSTERIORS).index(name)
+                place = options.kept and options.kept / f"{name}_{sampler}_{seed}.json"
+                if time.perf_counter() - began > options.seconds and not (place and place.exists()):
+                    print(f"    {sampler:20s} not yet")
+                    continue
+                found = outcome_of(posterior, truth, sampler, seed, place)
+                outcomes += [found] if isinstance(found, Outcome) else []
+                print(f"    {sampler:20s} {found}", flush=True)
     held = sum(outcome.within() for outcome in outcomes)
     print(f"{held} of {len(outcomes)} runs within the limits")
     table = Counter((outcome.within(0.1, 0.2), outcome.verdict) for outcome in outcomes)

@@ -80,6 +80,18 @@ def test_tuning_ends_with_what_it_has_and_the_verdict_says_so(budget, module, na
     assert eval(verdict.action, names).arguments["max_seconds"] == 160
 
 
+def test_chains_that_an_untried_step_has_lost_are_told_of_the_time(budget, monkeypatch):
+    """The step is no longer than that of the last round; a longer one loses them."""
+    budget(rounds, "run_round", 2)
+    assert (trace := sample(max_seconds=40.0)).tuning.step_size <= trace.tuning.rounds[-1].step_size
+    budget(rounds, "run_round", 2)
+    monkeypatch.setattr(automatic, "_borne", lambda *_: 20.0)
+    with pytest.raises(sc.DivergenceError) as error:
+        sample(max_seconds=40.0)
+    assert "tuning was cut short" in error.value.__notes__[-1]
+    assert "max_seconds=160" in error.value.__notes__[-1]
+
+
 def test_without_anything_to_sample_with_there_is_a_line_and_the_run_goes_on_later(budget, tmp_path):
     budget(automatic, "measure")
     with pytest.raises(TimeoutError, match=r"the 1\.5 s for tuning were over before there was anything to sample with"):

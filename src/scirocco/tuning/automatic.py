@@ -16,7 +16,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -46,6 +46,7 @@ from scirocco.optimise.mode import find_mode
 from scirocco.samplers.base import Auto, at, automatic, has_law
 from scirocco.samplers.preconditioned import Preconditioned, Scale
 from scirocco.samplers.rescaled import Rescaled
+from scirocco.samplers.underdamped import UnderdampedLangevin
 from scirocco.target import Target
 from scirocco.tuning import manifold
 from scirocco.tuning.elsewhere import other_modes
@@ -169,7 +170,7 @@ def tune_kernel(
         )
         why = "the law's step was too long: trials decided" if known and len(trials) > 1 else why
         unfinished = _late("the trial of the step")
-    sampler = _with_step(sampler, step_size)
+    sampler = _with_step(sampler, _borne(sampler, step_size, here.rounds) if unfinished else step_size)
     error = predicted_error(sampler, noise.values, 1.0, temperature, kernel.epoch) if known else None
     smallest = found.largest / found.condition if found.kind == "diagonal" else 1.0
     size, draws = found.scale.diagonal.size, tried or here.draws
@@ -186,6 +187,12 @@ def tune_kernel(
         tuple(trials), unfinished, here.overflows,
     )  # fmt: skip
     return Tuned(kernel.replaced(sampler), {**here.centre, **held} if held else here.centre, report)
+
+
+def _borne(sampler: Any, step_size: float, rounds: Sequence[WarmUpRound]) -> float:
+    """A step that was not tried out: no longer than that of the last round, which held its chains."""
+    held = [made.step_size for made in rounds if np.isfinite(made.r_hat)]
+    return min(step_size, held[-1]) if held and isinstance(sampler, UnderdampedLangevin) else step_size
 
 
 def _late(where: str) -> str:

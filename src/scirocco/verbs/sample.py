@@ -36,6 +36,7 @@ from scirocco.run.recording import Recording
 from scirocco.run.resume import GivenParts, Resumer
 from scirocco.run.runner import DivergenceError, run
 from scirocco.run.trace import Trace
+from scirocco.run.trace_verdict import cut_short
 from scirocco.run.verdict import MOST_THIN, SHARE_OF_ERROR, draws_for
 from scirocco.samplers.base import Sampler, automatic
 from scirocco.target import Target, require_target
@@ -242,6 +243,8 @@ def _run(
     except DivergenceError as error:
         if any(rebuild(own.report).overflows for own in tuned):
             error.add_note(OVERFLOW)
+        for finding in cut_short(error.trace):
+            error.add_note(f"{finding.text}; next: {error.trace.verdict().action}")
         raise
 
 
