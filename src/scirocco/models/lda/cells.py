@@ -24,8 +24,8 @@ from scirocco.counts.estimators import KeptCounts
 from scirocco.models.lda.kernels import sweeps_kept
 from scirocco.simplex.exact import draw_gammas
 
-MOST_GROUPS = 4  # of which a sweep on one thread costs 15 to 20 % more than one without groups, of 8 a third
-SEGMENT = 2.0  # tokens of a document in a group, at least: each group means another look at the document
+MOST_GROUPS = 4  # on one thread 2 cost a sweep 10 to 20 %, 4 of long documents 15 %, 8 a third
+SEGMENT = 6.0  # tokens of a document in a group, at least, on average: each means another look at the document
 CELL = 1000  # tokens of a cell, at least: each costs a thread's start
 
 
@@ -63,7 +63,7 @@ class Cells:
     def __init__(self, words: np.ndarray, starts: np.ndarray, width: int, groups: int | None = None) -> None:
         self.starts = starts
         if groups is None:
-            groups = int(np.clip(words.size / max(1, starts.size - 1) / SEGMENT, 1, MOST_GROUPS))
+            groups = int(np.clip(round(words.size / max(1, starts.size - 1) / SEGMENT), 1, MOST_GROUPS))
         counts = np.cumsum(np.bincount(words, minlength=width)) if groups > 1 else np.zeros(width)
         wanted = np.searchsorted(counts, np.linspace(0, words.size, groups + 1)[1:]) + 1
         self.ends = np.unique(np.append(wanted[:-1], width))

@@ -7,7 +7,8 @@
 which is a Gibbs scan: exact, however small the minibatch, and parallel over its documents. Topics are drawn only for
 the words of the minibatch: the others enter through their total, a single gamma number by additivity.
 
-``CollapsedGibbs`` integrates the topics out (Griffiths and Steyvers 2004): better mixing a sweep, one thread.
+``CollapsedGibbs`` integrates the topics out (Griffiths and Steyvers 2004), within groups of words where there are
+tokens enough to share out (``cells``): better mixing a sweep, on a few threads.
 
 Both start from a search (``start.race``), which is an initial value like any other: what follows forgets it.
 Documents are kept in a random order, so that a part of them is a random part.

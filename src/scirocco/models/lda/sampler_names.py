@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 IN_MEMORY = ("gibbs", "collapsed")
 NATURAL = ("sgld", "sgld_cv", "sghmc", "sgnht")
 SAMPLERS = (AUTO, *IN_MEMORY, "scir", "scir_cv", "sgrld", *NATURAL)
-# With up to two threads collapsed sampling was better at 2, 15 and 35 million tokens; where a sweep of one thread takes
-# seconds, more threads are worth its better mixing.
+# With two threads collapsed sampling on one of them was better at 2, 15 and 35 million tokens; where a sweep takes
+# seconds, more threads than it has groups of words are worth its better mixing.
 SEVERAL_THREADS = 10**8  # tokens
 MEMORY_SHARE = 0.5  # of the free memory that "auto" lets kept assignments take
 

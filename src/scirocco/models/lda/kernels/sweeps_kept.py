@@ -66,11 +66,12 @@ def _open_document(near: Any, i: int, alpha: Any, z: Any, low: int, high: int) -
 
 
 @inlined
-def _open_cell(near: Any, i: int, alpha: Any, z: Any, known: Any, d: int, wanted: bool) -> None:
+def _open_cell(near: Any, i: int, alpha: Any, z: Any, known: Any, d: int, wanted: bool, fresh: bool) -> None:
     """The same with the tokens of document d that have topics, if it is ``wanted``."""
     if wanted:
         _open_document(near, i, alpha, z, known[0][d], known[1][d])
-        _add_tokens(near, i, z, known[2][d], known[3][d])
+        if fresh:
+            _add_tokens(near, i, z, known[2][d], known[3][d])
 
 
 @inlined
@@ -173,11 +174,11 @@ def sweep_collapsed(
     while True:
         while t0 >= e0 and d < end:
             t0, e0 = np.int64(cell[0][d]), np.int64(cell[1][d])
-            _open_cell(near, 0, alpha, z, known, d, t0 < e0)
+            _open_cell(near, 0, alpha, z, known, d, t0 < e0, fresh)
             d += 1
         while t1 >= e1 and d < end:
             t1, e1 = np.int64(cell[0][d]), np.int64(cell[1][d])
-            _open_cell(near, 1, alpha, z, known, d, t1 < e1)
+            _open_cell(near, 1, alpha, z, known, d, t1 < e1, fresh)
             d += 1
         both = min(e0 - t0, e1 - t1)
         if both <= 0:
