@@ -7,12 +7,18 @@ import json
 import mmap
 import os
 import signal
+import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from jaxtyping import install_import_hook
+
+# Who wants no byte code beside the sources has it elsewhere: without it a process compiles for seconds what it imports.
+if sys.dont_write_bytecode:
+    sys.dont_write_bytecode, os.environ["PYTHONDONTWRITEBYTECODE"] = False, ""
+    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = tempfile.mkdtemp(prefix="scirocco-bytecode-")
 
 # Set before the workers of pytest-xdist start, so that they share it: most of the time of these tests is compilation.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", tempfile.mkdtemp(prefix="scirocco-tests-"))
