@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from scirocco.command_line import cluster, runs, sample, topics
+from scirocco.command_line import cluster, data, demo, reproduce, runs, sample, topics
 from scirocco.command_line.outcome import (
     ERROR,
     FINE,
@@ -32,12 +32,12 @@ app = typer.Typer(
     name=NAME, invoke_without_command=True, pretty_exceptions_enable=False, rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )  # fmt: skip
-app.command(epilog=topics.EXAMPLES)(topics.topics)
-app.command(epilog=cluster.EXAMPLES)(cluster.cluster)
-app.command(epilog=sample.EXAMPLES)(sample.sample)
-app.command(epilog=runs.RESUME_EXAMPLES)(runs.resume)
-app.command(epilog=runs.REPORT_EXAMPLES)(runs.report)
-app.command(epilog=runs.INFO_EXAMPLES)(runs.info)
+for command, ends in (
+    (demo.demo, demo.EXAMPLES), (topics.topics, topics.EXAMPLES), (cluster.cluster, cluster.EXAMPLES),
+    (sample.sample, sample.EXAMPLES), (runs.resume, runs.RESUME_EXAMPLES), (runs.report, runs.REPORT_EXAMPLES),
+    (runs.info, runs.INFO_EXAMPLES), (reproduce.reproduce, reproduce.EXAMPLES), (data.data, data.EXAMPLES),
+):  # fmt: skip
+    app.command(epilog=ends)(command)
 
 
 @app.callback(epilog=EXIT_CODES)

@@ -166,9 +166,10 @@ def cluster(
     max_seconds: MaxSeconds = None, chains: Chains = 2, seed: Seed = 0, jobs: Jobs = None, json: Json = False,
     quiet: Quiet = False,
 ) -> int:  # fmt: skip
-    """Clusters of the rows of a table: how many there are, who belongs where, what tells them apart.
+    """Clusters of the rows of a table.
 
-    Numbers, categories, yes and no, counts; entries may be missing.
+    How many there are, who belongs where, and what tells them apart. Columns may be numbers, categories,
+    yes and no, or counts; entries may be missing.
     """
     job = Cluster(
         table=str(table.resolve()), column=column or None, leave_out=leave_out or None, component=component,

@@ -8,7 +8,7 @@ from typing import Any
 
 from scirocco.command_line.outcome import WrongCall
 from scirocco.corpora import Corpus, Tokenizer, corpus_from_text, write_corpus
-from scirocco.corpora.text import RECORDS, read_field, suffix_of
+from scirocco.corpora.text import RECORDS, read_field, read_texts, suffix_of
 
 COUNTS = ".npz"
 LISTED = (".txt", *RECORDS, COUNTS)
@@ -87,7 +87,7 @@ def corpus_of(
 
 def _require_field(path: Path, field: str) -> None:
     try:
-        next(read_field([path], field), None)
+        next(read_texts([path], field=field), None)
     except ValueError as error:
         raise WrongCall(f"{error}; --field names another") from None
 

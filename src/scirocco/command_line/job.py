@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import shlex
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -137,13 +138,18 @@ def _settings_in(code: str) -> dict[str, Any] | None:
 
 
 def begin(job: Job, folder: Path, *, as_json: bool, quiet: bool) -> int:
-    """Carry out what was asked, in a new folder."""
+    """Carry out what was asked, in a new folder; what fails before the run has begun leaves nothing."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         goes_on = f", or go on with it: {resume_command(folder)}" if (folder / ASKED).is_file() else ""
         raise WrongCall(f"{folder} is not empty: give another folder with --out{goes_on}")
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / ASKED, {"command": job.name, **dataclasses.asdict(job)})
-    return carry_out(job, folder, as_json=as_json, quiet=quiet)
+    try:
+        return carry_out(job, folder, as_json=as_json, quiet=quiet)
+    except Exception as error:
+        if not isinstance(error, Stopped) and not (folder / RUN / "run.json").is_file():
+            shutil.rmtree(folder)
+        raise
 
 
 def asked(folder: Path, kinds: dict[str, type[Job]]) -> Job | None:

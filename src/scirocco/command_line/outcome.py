@@ -21,6 +21,7 @@ FINE, ERROR, WRONG, DO_NOT_USE, INTERRUPTED = 0, 1, 2, 3, 130
 
 WIDTH = 160  # of tables that are not read on a terminal
 NAME = "scirocco"
+TOLD = "fit was interrupted"  # how a warning begins that the end of a command repeats
 
 
 class WrongCall(Exception):
@@ -128,7 +129,7 @@ def warn_in_one_line() -> None:
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
         text = one_line(message)
-        if text not in said:
+        if text not in said and not text.startswith(TOLD):
             said.add(text)
             remark(f"warning: {text}")
 

@@ -128,9 +128,9 @@ def resume(
                                                                                "beginning of the run.")] = None,
     json: Json = False, quiet: Quiet = False,
 ) -> int:  # fmt: skip
-    """Go on with what was interrupted or killed, bit for bit as if it had never stopped.
+    """Go on with what was interrupted or killed.
 
-    With a larger budget of time also with what has ended.
+    Bit for bit as if it had never stopped. With a larger budget of time also with what has ended.
     """
     place = Place.of(folder)
     if place.job is not None:
@@ -263,7 +263,10 @@ def report(
     title: Annotated[str, typer.Option(help="Above the page.")] = "",
     json: Json = False,
 ) -> int:  # fmt: skip
-    """Write the page of a result: one file to look at and to pass on, also of a run that is not at its end."""
+    """Write the page of a result.
+
+    One file to look at and to pass on, also of a run that is not at its end.
+    """
     place = Place.of(folder)
     path = to or (folder / PAGE if place.job is not None else Path(f"{folder.resolve().stem}.html"))
     model, trace = place.model(), place.trace()

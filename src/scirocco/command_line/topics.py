@@ -166,7 +166,7 @@ def topics(
     max_seconds: MaxSeconds = None, chains: Chains = 2, seed: Seed = 0, jobs: Jobs = None, json: Json = False,
     quiet: Quiet = False,
 ) -> int:  # fmt: skip
-    """Topics of a corpus: what it is about, with intervals.
+    """Topics of a corpus of texts.
 
     Counts the words, samples the topics with several chains, and writes tables and a page to look at.
     """
