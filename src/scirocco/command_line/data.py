@@ -25,8 +25,8 @@ def known_names() -> list[str]:
 def data(
     name: Annotated[str | None, typer.Argument(help="Of a data set; without one all are listed.", show_default=False,
                                                autocompletion=known_names)] = None,
-    folder: Annotated[Path | None, typer.Option(help="Where its files are; otherwise SCIROCCO_DATA names the folder, or "
-                                                     "they are downloaded.", metavar="DIR")] = None,
+    folder: Annotated[Path | None, typer.Option(help="Where its files are; by default SCIROCCO_DATA names the folder, "
+                                                     "or they are downloaded.", metavar="DIR")] = None,
     json: Json = False,
 ) -> int:  # fmt: skip
     """A data set of the experiments: what it is, its licence.

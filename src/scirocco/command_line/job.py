@@ -106,7 +106,7 @@ class Job(ABC):
     def next_command(self, code: str, folder: Path) -> str:
         """The step that a verdict names as code, as a command; the code itself where there is none."""
         changed = _settings_in(code)
-        if changed is None or not set(changed) <= set(self.options):
+        if not changed or not set(changed) <= set(self.options):
             return code
         if set(changed) == {"max_seconds"}:
             return resume_command(folder, max_seconds=changed["max_seconds"])

@@ -85,7 +85,7 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, wide
 
 def _cell(value: object) -> str:
     if isinstance(value, float | np.floating):
-        return "" if np.isnan(value) else f"{value:.3g}"
+        return "" if np.isnan(value) else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         return f"{value:,}"
     return plain(value)

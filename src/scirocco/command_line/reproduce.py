@@ -6,21 +6,21 @@ import ast
 import os
 import subprocess
 import sys
-from enum import Enum
+from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from scirocco.command_line.options import Json, examples
+from scirocco.command_line.options import examples
 from scirocco.command_line.outcome import ERROR, FINE, WrongCall, print_json, show_table
 
 EXAMPLES = examples("reproduce --list", "reproduce double_well", "reproduce lda_stream --mode short --output pictures")
 SHARED = "common.py"  # what all experiments import, and is none
 
 
-class Mode(str, Enum):
+class Mode(StrEnum):
     """How long an experiment is."""
 
     tiny = "tiny"
@@ -63,11 +63,11 @@ def reproduce(
     listed: Annotated[bool, typer.Option("--list", help="All experiments.")] = False,
     mode: Annotated[Mode, typer.Option(help="Full is as long as the source's, minutes to hours.")] = Mode.full,
     output: Annotated[Path, typer.Option(help="The folder for the picture.", metavar="DIR")] = Path("results"),
-    json: Json = False,
+    json: Annotated[bool, typer.Option("--json", help="The list as JSON.")] = False,
 ) -> int:  # fmt: skip
     """A figure or table of the literature, run again.
 
-    Prints what was claimed and whether it holds, and draws the picture. Those on real data need it, as scirocco data says. With --json the list is one.
+    Prints what was claimed and whether it holds, and draws the picture. What needs real data says so.
     """
     known = experiments()
     if listed or name is None:

@@ -184,8 +184,8 @@ def info(
         return code_of(verdict)
     say(f"{folder}: {facts['what']}")
     for name, value in facts.items():
-        if name not in ("folder", "what") and value is not None:
-            say(f"  {name.replace('_', ' '):10} {_in_words(value)}")
+        if name not in ("folder", "what", "finished") and value not in (None, {}):
+            say(f"  {name.replace('_', ' '):13} {_in_words(value)}")
     say(verdict if verdict is not None else "verdict: not yet known")
     if place.job is not None and (trace is None or trace.stopped is not None):
         say(f"to go on: {resume_command(folder)}")
@@ -232,10 +232,11 @@ def _how_far(known: Description | None, trace: Trace | None) -> dict[str, Any]:
     if trace is None or known is None:
         return {}
     wanted = known.settings.num_samples if isinstance(known.settings, StepSettings) else None
-    facts: dict[str, Any] = {"draws": trace.count, "of": wanted, "seconds": round(trace.seconds, 3)}
-    facts["max_seconds"] = known.options.max_seconds
-    facts["ended"] = "at its end" if trace.stopped is None else str(trace.stopped)
-    return facts | {"finished": trace.stopped is None}
+    ended = "all done" if trace.stopped is None else str(trace.stopped)
+    return {
+        "draws": trace.count, "draws_wanted": wanted, "seconds": round(trace.seconds, 3),
+        "max_seconds": known.options.max_seconds, "finished": trace.stopped is None, "ended": ended,
+    }  # fmt: skip
 
 
 def _in_words(value: Any) -> str:
