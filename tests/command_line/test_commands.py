@@ -202,9 +202,7 @@ def test_experiments_are_listed_and_run(tmp_path, capfd, monkeypatch):
     folder = tmp_path / "experiments"
     folder.mkdir()
     (folder / "common.py").write_text('"""Shared."""\ndef main(): ...\n')
-    (folder / "flow.py").write_text('"""How sand flows.\n\nAt length."""\nimport sys\ndef main(): ...\nprint(sys.argv[1:])')
-        '"""How sand flows.\n\nIn detail."""\nimport sys\ndef main(): ...\nprint(sys.argv[1:])'
-    )
+    (folder / "flow.py").write_text('"""How sand flows."""\nimport sys\ndef main(): ...\nprint(sys.argv[1:])')
     (folder / "helper.py").write_text('"""No experiment."""')
     monkeypatch.setattr(reproduce, "__file__", str(tmp_path / "src" / "scirocco" / "command_line" / "reproduce.py"))
     assert run(["reproduce", "--list", "--json"]) == 0

@@ -85,7 +85,8 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, wide
 
 def _cell(value: object) -> str:
     if isinstance(value, float | np.floating):
-        return "" if np.isnan(value) else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+        number = float(value)
+        return "" if np.isnan(number) else f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.3g}"
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         return f"{value:,}"
     return plain(value)
