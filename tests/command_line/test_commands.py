@@ -13,7 +13,7 @@ import pexpect
 import pytest
 
 import scirocco as sc
-from scirocco.command_line import reproduce
+from scirocco.command_line import demo, reproduce
 from scirocco.command_line.app import run
 from scirocco.command_line.sample import Sample
 from scirocco.command_line.topics import Topics
@@ -180,6 +180,22 @@ def test_clusters(here, capsys):
     assert "people is not empty: give another folder with --out, or go on with it: scirocco resume people" in (
         capsys.readouterr().err
     )
+
+
+def test_the_demo(here, capsys, monkeypatch):
+    """Both jobs on little data; the pages are named at the end."""
+    rng, words = np.random.default_rng(0), [a + b + "nd" for a in "bfhlmsw" for b in "aeiou"]
+    records = [{"name": "n", "package": "p", "text": " ".join(rng.choice(words, 8))} for _ in range(200)]
+    monkeypatch.setattr(demo, "docstrings", lambda: iter(records))
+    code = run(["demo", "--out", "tour", "--max-seconds", "1", "--rows", "2000", "-q"])
+    out = capsys.readouterr().out
+    assert code in (0, 3)
+    assert out.count("verdict: ") == 2
+    assert "Logistic regression on 2,000 rows" in out
+    for page in ("topics", "regression"):
+        assert (here / "tour" / page / "report.html").is_file()
+        assert f"tour/{page}/report.html" in out.splitlines()[-1]
+    assert run(["demo", "--out", "tour"]) == 2
 
 
 def test_advice_is_a_command():

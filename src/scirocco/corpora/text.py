@@ -136,7 +136,10 @@ def _columns_of(path: Path, field: str) -> Iterator[tuple[int, list[object]]]:
     first = 1
     if suffix_of(path) == ".parquet":
         parquet = import_pyarrow("pyarrow.parquet")
-        file = parquet.ParquetFile(path)
+        try:
+            file = parquet.ParquetFile(path)
+        except (ValueError, OSError) as error:  # what PyArrow raises are these
+            raise ValueError(f"{path} is not a table: {error}") from error
         _require_column(path, field, file.schema_arrow.names)
         for batch in file.iter_batches(BLOCK_DOCUMENTS, columns=[field]):
             yield first, batch.column(0).to_pylist()
