@@ -182,14 +182,16 @@ def test_clusters(here, capsys):
     )
 
 
+@pytest.mark.filterwarnings("default")  # topics of noise are worth a warning
 def test_the_demo(here, capsys, monkeypatch):
     """Both jobs on little data; the pages are named at the end."""
     rng, words = np.random.default_rng(0), [a + b + "nd" for a in "bfhlmsw" for b in "aeiou"]
     records = [{"name": "n", "package": "p", "text": " ".join(rng.choice(words, 8))} for _ in range(200)]
     monkeypatch.setattr(demo, "docstrings", lambda: iter(records))
     code = run(["demo", "--out", "tour", "--max-seconds", "1", "--rows", "2000", "-q"])
-    out = capsys.readouterr().out
+    out, err = capsys.readouterr()
     assert code in (0, 3)
+    assert all(line.startswith("scirocco: warning: ") for line in err.splitlines())
     assert out.count("verdict: ") == 2
     assert "Logistic regression on 2,000 rows" in out
     for page in ("topics", "regression"):

@@ -19,7 +19,7 @@ from scirocco.command_line.outcome import (
     WrongCall,
     message_of,
     remark,
-    warn_in_one_line,
+    warnings_in_one_line,
 )
 
 EXIT_CODES = (
@@ -60,9 +60,9 @@ def run(arguments: Sequence[str]) -> int:
     """Carry out a command; its exit code."""
     debug = DEBUG in arguments
     given = [word for word in arguments if word != DEBUG]
-    warn_in_one_line()
     try:
-        code = app(given, standalone_mode=False, prog_name=NAME)
+        with warnings_in_one_line():
+            code = app(given, standalone_mode=False, prog_name=NAME)
         return code if isinstance(code, int) else FINE
     except Stopped as stop:
         remark(str(stop))

@@ -7,7 +7,8 @@ import sys
 import traceback
 import types
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,8 @@ def verdict_facts(verdict: Verdict | None) -> dict[str, Any]:
 # Errors and warnings.
 
 
-def warn_in_one_line() -> None:
+@contextmanager
+def warnings_in_one_line() -> Iterator[None]:
     """Warnings of the library without the line of code that they come from, each once."""
     said: set[str] = set()
 
@@ -134,7 +136,9 @@ def warn_in_one_line() -> None:
             said.add(text)
             remark(f"warning: {text}")
 
-    warnings.showwarning = show
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
 
 
 def message_of(error: BaseException) -> str:
