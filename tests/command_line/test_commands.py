@@ -182,6 +182,14 @@ def test_clusters(here, capsys):
     )
 
 
+def test_the_corpus_of_the_demo():
+    found = list(demo.docstrings(("platformdirs", "no_such_package")))
+    assert {record["package"] for record in found} == {"platformdirs"}
+    assert any("user_cache" in record["text"] or "directory" in record["text"] for record in found)
+    assert all(len(record["text"]) > demo.SHORTEST for record in found)
+
+
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # topics of noise are worth a warning
 def test_the_demo(here, capsys, monkeypatch):
     """Both jobs on little data; the pages are named at the end."""

@@ -52,15 +52,15 @@ FACTS = Facts(
 class Visits(DataSet):
     """Users x areas, 0 or 1; the names of the areas if the folder has them."""
 
-    train: sp.csr_matrix
-    test: sp.csr_matrix
+    train: sp.csr_array
+    test: sp.csr_array
     areas: list[str] | None
     facts: Facts = FACTS
 
 
-def matrix_of(stored: Arrays) -> sp.csr_matrix:
+def matrix_of(stored: Arrays) -> sp.csr_array:
     """The matrix of counts in a file, of a type that counts on."""
-    return sp.csr_matrix((stored["data"].astype(np.int64), stored["indices"], stored["indptr"]), tuple(stored["shape"]))
+    return sp.csr_array((stored["data"].astype(np.int64), stored["indices"], stored["indptr"]), tuple(stored["shape"]))
 
 
 def load_msweb(folder: str | Path | None = None, *, download: bool = True) -> Visits:

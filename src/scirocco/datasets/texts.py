@@ -80,7 +80,7 @@ WIKIPEDIA = Facts(
 class Counts(DataSet):
     """Documents x words; the words, and of newsgroups the group of each document and which are later ones."""
 
-    counts: sp.csr_matrix
+    counts: sp.csr_array
     facts: Facts
     vocabulary: list[str] | None = None
     label: np.ndarray | None = None
