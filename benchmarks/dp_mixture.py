@@ -19,12 +19,10 @@ compilation is done; a peer that cannot be continued is fitted anew for each bud
 from __future__ import annotations
 
 import argparse
-import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,16 +67,9 @@ TOO_SLOW = Fit(remark="not one iteration in this time, by its pace on a part of 
 
 
 def msweb() -> Data:
-    """Visits, users x areas, from the folder named by SCIROCCO_DATA."""
-    folder = Path(os.environ.get("SCIROCCO_DATA", "."))
-    if "SCIROCCO_DATA" not in os.environ or not (folder / "msweb_train.npz").is_file():
-        raise SystemExit("set SCIROCCO_DATA to the folder with msweb_train.npz and msweb_test.npz")
-    parts = []
-    for name in ("msweb_train", "msweb_test"):
-        stored = np.load(folder / f"{name}.npz")
-        arrays = (stored["data"].astype(np.int64), stored["indices"], stored["indptr"])
-        parts.append(sp.csr_matrix(arrays, shape=tuple(stored["shape"])))
-    return Data(parts[0], parts[1], components=100)
+    """Visits, users x areas."""
+    found = sc.datasets.load_msweb()
+    return Data(sp.csr_matrix(found.train), sp.csr_matrix(found.test), components=100)
 
 
 def synthetic(rows: int, spread: float) -> Data:

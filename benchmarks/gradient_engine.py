@@ -13,10 +13,8 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -30,25 +28,14 @@ from scirocco.run.recording import Recording
 ROUNDS = 7
 
 
-def data_folder() -> Path:
-    """The folder with the data sets, or a word on how to name it."""
-    folder = os.environ.get("SCIROCCO_DATA")
-    if not folder or not Path(folder).is_dir():
-        sys.exit("benchmarks need real data: set SCIROCCO_DATA to the folder that holds covertype.npz and mnist.npz")
-    return Path(folder)
-
-
 class Logistic:
     """Bayesian logistic regression on covertype, 581,012 x 54, batch 500."""
 
     name, batch, step_size, steps = "logistic regression, 581,012 x 54, batch 500", 500, 1e-7, 5000
 
     def __init__(self) -> None:
-        c = np.load(data_folder() / "covertype.npz")
-        q = c["quantitative"].astype(np.float32)
-        one_hot = [np.eye(4, dtype=np.float32)[c["wilderness"]], np.eye(40, dtype=np.float32)[c["soil"]]]
-        self.x = np.hstack([(q - q.mean(0)) / q.std(0), *one_hot])
-        self.y = (c["cover_type"] == 2).astype(np.float32)
+        rows = sc.datasets.load_covertype()
+        self.x, self.y = rows.design(), rows.lodgepole
         self.initial = jnp.zeros(self.x.shape[1])
 
     @staticmethod
@@ -86,9 +73,8 @@ class Network:
     name, batch, step_size, steps = "784-100-10 network, 60,000 x 784, batch 100", 100, 1e-9, 200
 
     def __init__(self) -> None:
-        m = np.load(data_folder() / "mnist.npz")
-        self.x = m["x_train"].astype(np.float32) / 255
-        self.y = m["y_train"].astype(np.int32)
+        digits = sc.datasets.load_mnist()
+        self.x, self.y = digits.x_train.astype(np.float32) / 255, digits.y_train.astype(np.int32)
         a, b = jax.random.split(jax.random.key(0))
         self.initial = {
             "a": jax.random.normal(a, (784, 100)) * 0.05,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import sys
 import time
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +30,8 @@ import scirocco as sc
 from scirocco.batches import Batch, Batching
 from scirocco.batches.draws import Draw
 from scirocco.plots import canvas
+
+Loaded = TypeVar("Loaded")
 
 INK, FILL = canvas.INK, canvas.BAND  # the exact density: a line, or an area behind the histograms
 COLOURS = canvas.COLOURS[:4]
@@ -164,13 +165,12 @@ def running_mean(values: np.ndarray, points: int = 400) -> tuple[np.ndarray, np.
 # The report.
 
 
-def stored(name: str) -> dict[str, np.ndarray]:
-    """The arrays of a file in the folder named by SCIROCCO_DATA."""
-    path = Path(os.environ.get("SCIROCCO_DATA", "")) / f"{name}.npz"
-    if "SCIROCCO_DATA" not in os.environ or not path.is_file():
-        sys.exit(f"full mode needs real data: set SCIROCCO_DATA to the folder that holds {name}.npz")
-    with np.load(path) as arrays:
-        return dict(arrays)
+def data_set(load: Callable[..., Loaded], *given: Any) -> Loaded:
+    """Real data for the full mode, or the end of the program with a word on where to get them."""
+    try:
+        return load(*given)
+    except FileNotFoundError as error:
+        sys.exit(f"full mode needs real data: {error}")
 
 
 def play(

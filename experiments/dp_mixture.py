@@ -34,7 +34,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import common
-import lda_stream
 import numpy as np
 import scipy.sparse as sp
 from common import COLOURS, INK, Claim
@@ -161,7 +160,8 @@ class Published(SliceSampler):
 def users(mode: str) -> Users:
     """The Microsoft web data, or some users from a mixture of few clusters."""
     if mode == "full":
-        return Users(*(Documents.of(lda_stream.stored_counts(name)) for name in ("msweb_train", "msweb_test")))
+        found = common.data_set(sc.datasets.load_msweb)
+        return Users(Documents.of(found.train), Documents.of(found.test))
     rng = np.random.default_rng(0)
     theta = rng.dirichlet(np.full(30, 0.1), 6)
     drawn = Documents.of(rng.multinomial(8, theta[rng.integers(6, size=800)]))

@@ -100,7 +100,7 @@ def texts(mode: str, documents: int, held_out: int, topics: int) -> Texts:
     """Wikipedia in an order of chance, or a small corpus drawn from the model."""
     if mode != "full":
         return lda_stream.texts(mode, documents, held_out, topics)
-    every = Documents.of(lda_stream.stored_counts("wikipedia", VOCABULARY))
+    every = Documents.of(lda_stream.most_frequent(common.data_set(sc.datasets.load_wikipedia).counts, VOCABULARY))
     order = np.random.default_rng(0).permutation(np.flatnonzero(every.lengths >= SHORTEST))
     return Texts(every.take(order[:documents]), every.take(order[-held_out:]))
 

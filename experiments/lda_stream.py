@@ -22,8 +22,6 @@ mode reads ``wikipedia.npz`` in the folder named by SCIROCCO_DATA. Short mode dr
 from __future__ import annotations
 
 import dataclasses
-import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -90,15 +88,9 @@ class Results(NamedTuple):
     unigram: float
 
 
-def stored_counts(name: str, words: int | None = None) -> sp.csr_array:
-    """A corpus of the folder named by SCIROCCO_DATA, documents x words; only its most frequent ``words`` if given."""
-    path = Path(os.environ.get("SCIROCCO_DATA", "")) / f"{name}.npz"
-    if "SCIROCCO_DATA" not in os.environ or not path.is_file():
-        sys.exit(f"full mode needs real data: set SCIROCCO_DATA to the folder that holds {name}.npz")
-    with np.load(path) as stored:
-        parts = stored["data"].astype(np.int64), stored["indices"], stored["indptr"]
-        matrix = sp.csr_array(parts, shape=tuple(stored["shape"]))
-    return matrix if words is None else matrix[:, np.sort(np.argsort(-matrix.sum(axis=0), kind="stable")[:words])]
+def most_frequent(counts: sp.csr_array, words: int) -> sp.csr_array:
+    """The columns of the most frequent words."""
+    return counts[:, np.sort(np.argsort(-counts.sum(axis=0), kind="stable")[:words])]
 
 
 def texts(mode: str, documents: int, held_out: int, topics: int) -> Texts:
@@ -109,7 +101,7 @@ def texts(mode: str, documents: int, held_out: int, topics: int) -> Texts:
         eta = rng.dirichlet(np.full(topics, 0.1), documents + held_out)
         every = Documents.of(rng.multinomial(60, eta @ phi))
     else:
-        every = Documents.of(stored_counts("wikipedia"))
+        every = Documents.of(common.data_set(sc.datasets.load_wikipedia).counts)
     order = rng.permutation(every.size)
     return Texts(every.take(order[:documents]), every.take(order[-held_out:]))
 

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import common
 import numpy as np
 from common import COLOURS, INK, Claim
-from lda_stream import stored_counts
+from lda_stream import most_frequent
 
 import scirocco as sc
 from scirocco.corpora.documents import Documents
@@ -104,7 +104,7 @@ def texts(mode: str, topics: int) -> Texts:
         eta = rng.dirichlet(np.full(topics, 0.1), TRAIN + 2 * OTHERS)
         every = Documents.of(rng.multinomial(55, eta @ phi))
     else:
-        every = Documents.of(stored_counts("newsgroups20", VOCABULARY))
+        every = Documents.of(most_frequent(common.data_set(sc.datasets.load_newsgroups).counts, VOCABULARY))
         every = every.take(np.flatnonzero((every.lengths >= SHORTEST) & (every.lengths <= LONGEST)))
     order = rng.permutation(every.size)
     borders = TRAIN, TRAIN + OTHERS

@@ -149,12 +149,11 @@ def rows(mode: str, held_out: int) -> Rows:
 
 def covertype() -> tuple[np.ndarray, np.ndarray]:
     """A column of ones, measurements scaled to [0, 1] and indicators; lodgepole pine or not."""
-    stored = common.stored("covertype")
-    measured, wilderness, soil, kind = (stored[k] for k in ("quantitative", "wilderness", "soil", "cover_type"))
-    low, high = measured.min(axis=0), measured.max(axis=0)
-    scaled = (measured - low) / (high - low).astype(np.float32)
-    parts = np.ones((len(kind), 1)), scaled, np.eye(4)[wilderness], np.eye(40)[soil]
-    return np.hstack(parts, dtype=np.float32, casting="same_kind"), kind == 2
+    found = common.data_set(sc.datasets.load_covertype)
+    low, high = found.quantitative.min(axis=0), found.quantitative.max(axis=0)
+    scaled = (found.quantitative - low) / (high - low).astype(np.float32)
+    parts = np.ones((len(scaled), 1)), scaled, np.eye(4)[found.wilderness], np.eye(40)[found.soil]
+    return np.hstack(parts, dtype=np.float32, casting="same_kind"), found.cover_type == 2
 
 
 def log_prior(beta: Any) -> Any:

@@ -64,8 +64,8 @@ def ratings(mode: str) -> Ratings:
         p, q = rng.normal(size=(users, 2)), rng.normal(size=(items, 2))
         given = 3 + 0.7 * np.sum(p[pairs[:, 0]] * q[pairs[:, 1]], axis=1) + rng.normal(0, 0.6, count)
     else:
-        stored = common.stored("ml100k")
-        pairs, given = np.stack([stored["user"], stored["item"]], axis=1), stored["rating"]
+        found = common.data_set(sc.datasets.load_movielens)
+        pairs, given = found.pairs, found.rating
         users, items = (int(n) for n in pairs.max(axis=0) + 1)
     order = rng.permutation(len(given))
     border = 4 * len(given) // 5

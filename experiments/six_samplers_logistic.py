@@ -223,11 +223,11 @@ def examples(mode: str, held_out: int) -> Examples:
         logit = (x - x.mean(axis=0)) @ rng.normal(size=x.shape[1]) * 3
         y = rng.random(x.shape[0]) < 1 / (1 + np.exp(-logit))
     else:
-        found = common.stored("covertype")
-        scale = found["quantitative"].astype(np.float32)
+        found = common.data_set(sc.datasets.load_covertype)
+        scale = found.quantitative.astype(np.float32)
         scale = (scale - scale.min(axis=0)) / np.ptp(scale, axis=0)
-        x = np.hstack([scale, np.eye(4)[found["wilderness"]], np.eye(40)[found["soil"]]])
-        y = found["cover_type"] == 2
+        x = np.hstack([scale, np.eye(4)[found.wilderness], np.eye(40)[found.soil]])
+        y = found.cover_type == 2
     order = rng.permutation(len(y))
     x, y = x[order].astype(np.float32), y[order].astype(np.float32)
     return Examples((x[held_out:], y[held_out:]), (x[:held_out], y[:held_out]))

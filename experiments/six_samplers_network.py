@@ -101,11 +101,9 @@ def images(mode: str) -> tuple[Images, Images]:
         x, digit = (found.data / 16).astype(np.float32), found.target.astype(np.int32)
         order = np.random.default_rng(0).permutation(digit.size)
         return (x[order[500:]], digit[order[500:]]), (x[order[:500]], digit[order[:500]])
-    every = common.stored("mnist")
-    return tuple(
-        ((every[f"x_{part}"][first:] / 255).astype(np.float32), every[f"y_{part}"][first:].astype(np.int32))
-        for part, first in (("train", 5_000), ("test", 0))
-    )
+    found = common.data_set(sc.datasets.load_mnist)
+    parts = (found.x_train[5_000:], found.y_train[5_000:]), (found.x_test, found.y_test)
+    return tuple(((x / 255).astype(np.float32), y.astype(np.int32)) for x, y in parts)
 
 
 def run(mode: str) -> Results:

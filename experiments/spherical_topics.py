@@ -124,19 +124,12 @@ def unit_rows(train: sp.csr_array, test: sp.csr_array) -> tuple[np.ndarray, np.n
     return first, second
 
 
-def stored_counts(name: str) -> tuple[sp.csr_array, dict[str, np.ndarray]]:
-    """Documents x words, and what else the file has."""
-    stored = common.stored(name)
-    parts = stored["data"].astype(np.int64), stored["indices"], stored["indptr"]
-    return sp.csr_array(parts, shape=tuple(stored["shape"])), stored
-
-
 def newsgroups(documents: int) -> Corpus:
     """20News-different, divided by date."""
     del documents
-    counts, stored = stored_counts("newsgroups20")
-    chosen = np.isin(stored["label"], GROUPS)
-    counts, test = counts[chosen], stored["test"][chosen] == 1
+    found = common.data_set(sc.datasets.load_newsgroups)
+    chosen = np.isin(found.label, GROUPS)
+    counts, test = found.counts[chosen], found.test[chosen] == 1
     counts = counts[:, moderate(counts, 0.36, 11.77)]
     settings = {"alpha": 10.0, "concentration": 3e4, "topic_concentration": 1e4, "centre_concentration": 1e4}
     return Corpus(*unit_rows(counts[~test], counts[test]), 50, 20, settings)
@@ -144,7 +137,7 @@ def newsgroups(documents: int) -> Corpus:
 
 def wikipedia(documents: int) -> Corpus:
     """The first ``documents`` that are long enough to learn from; those of the last 1,000 to be scored."""
-    counts, _ = stored_counts("wikipedia")
+    counts = common.data_set(sc.datasets.load_wikipedia).counts
     counts = counts[:, moderate(counts[:-1000], 0.44, 5.99, 3000)]
     long = np.asarray(counts.sum(axis=1)).ravel() > 20
     train, test = counts[:-1000][long[:-1000]][:documents], counts[-1000:][long[-1000:]]

@@ -133,9 +133,9 @@ def digits(mode: str, hidden: int) -> Task:
         x, y = found.data[order] / 16, found.target[order]
         borders = 1000, 1400
     else:
-        arrays = common.stored("mnist")
-        x = np.concatenate([arrays["x_train"], arrays["x_test"]]) / np.float32(255)
-        y = np.concatenate([arrays["y_train"], arrays["y_test"]])
+        found = common.data_set(sc.datasets.load_mnist)
+        x = np.concatenate([found.x_train, found.x_test]) / np.float32(255)
+        y = np.concatenate([found.y_train, found.y_test])
         borders = 50_000, 60_000
     train, validation, test = zip(
         np.split(x.astype(np.float32), borders), np.split(y.astype(np.int32), borders), strict=True
@@ -158,8 +158,8 @@ def ratings(mode: str, factors: int) -> Task:
         p, q = rng.normal(size=(users, factors)), rng.normal(size=(items, factors))
         given = 3 + 0.5 * np.sum(p[pairs[:, 0]] * q[pairs[:, 1]], axis=1) + rng.normal(0, 0.6, len(pairs))
     else:
-        arrays = common.stored("ml1m")
-        pairs, given = np.stack([arrays["user"], arrays["item"]], axis=1), arrays["rating"]
+        found = common.data_set(sc.datasets.load_movielens, "1m")
+        pairs, given = found.pairs, found.rating
         users, items = pairs.max(axis=0) + 1
     order = rng.permutation(len(given))
     borders = int(0.78 * len(given)), int(0.8 * len(given))

@@ -139,7 +139,9 @@ def data(tmp_path, monkeypatch):
         tmp_path / "covertype.npz", quantitative=rng.normal(size=(1000, 10)), wilderness=rng.integers(4, size=1000),
         soil=rng.integers(40, size=1000), cover_type=rng.integers(1, 3, size=1000),
     )  # fmt: skip
-    np.savez(tmp_path / "mnist.npz", x_train=rng.integers(256, size=(200, 784)), y_train=rng.integers(10, size=200))
+    pictures = {f"{what}_{part}": array for part in ("train", "test") for what, array in
+                (("x", rng.integers(256, size=(200, 784))), ("y", rng.integers(10, size=200)))}  # fmt: skip
+    np.savez(tmp_path / "mnist.npz", **pictures)
     np.savez(tmp_path / "embeddings.npz", X=rng.normal(size=(90, 5)), y=np.arange(90) % 3)
     np.savez(tmp_path / "reference.npz", mean=np.zeros(54), sd=np.ones(54))
     monkeypatch.setenv("SCIROCCO_DATA", str(tmp_path))

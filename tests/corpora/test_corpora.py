@@ -3,11 +3,13 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 
 import scirocco as sc
 from scirocco.corpora import Corpus, Tokenizer, build_vocabulary, corpus_from_text, read_texts, write_corpus
+from scirocco.corpora.text import read_field
 from scirocco.counts.minibatches import FromDisk
 from scirocco.models.lda.blocks import CorpusBlocks
 
@@ -104,6 +106,30 @@ def test_texts(tmp_path):
         list(read_texts(tmp_path / "latin.txt"))
     given = corpus_from_text(tmp_path / "given", lines, vocabulary=["sand", "sea"])
     assert given.load().lengths.tolist() == [0, 2]  # the first document has no word of the vocabulary and is kept
+
+
+def test_records(tmp_path):
+    """A field of JSON lines, a column of a table, packed or not; what looks like a missing entry is a text."""
+    table = pd.DataFrame({"text": ["wind, and sand", "NA", "rain\nand wind"], "year": [1999, 2000, 2001]})
+    table.to_csv(tmp_path / "a.csv", index=False)
+    table.to_csv(tmp_path / "a.tsv.gz", index=False, sep="\t")
+    table.to_parquet(tmp_path / "a.parquet")
+    table.to_json(tmp_path / "a.jsonl.gz", orient="records", lines=True)
+    for name in ("a.csv", "a.tsv.gz", "a.parquet", "a.jsonl.gz"):
+        assert list(read_texts(tmp_path / name)) == list(table["text"]), name
+        assert list(map(int, read_field(tmp_path / name, "year"))) == [1999, 2000, 2001]
+    (tmp_path / "a.txt").write_text("wind")
+    (tmp_path / "half.parquet").write_bytes((tmp_path / "a.parquet").read_bytes()[:50])
+    for path, field, words in (
+        ("a.csv", "body", r"a\.csv has no column 'body': it has 'text', 'year'"),
+        ("a.parquet", "body", r"a\.parquet has no column 'body'"),
+        ("a.parquet", "year", r"a\.parquet, row 1, has no text in the field 'year'"),
+        ("half.parquet", "text", r"half\.parquet is not a table"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            list(read_texts(tmp_path / path, field=field))
+    with pytest.raises(ValueError, match=r"a\.txt has no fields: records are \.jsonl"):
+        list(read_field([tmp_path / "a.txt"], "year"))
 
 
 @pytest.mark.parametrize("name", ["b.JSONL", "b.NDJSON", "b.ndjson", "b.Jsonl"])

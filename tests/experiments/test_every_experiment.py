@@ -23,7 +23,7 @@ def test_every_experiment_is_made_by_make():
 @pytest.mark.filterwarnings("default")  # so few draws are worth a warning
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in NAMES])
 def test_an_experiment_runs(play, name, ticking, monkeypatch):
-    monkeypatch.delenv("SCIROCCO_DATA", raising=False)
+    monkeypatch.setenv("SCIROCCO_DATA", "nowhere")
     ticking(0.001)
     module, found, claims = play(name, "tiny")
     assert set(module.MODES) == {"tiny", "short", "full"}

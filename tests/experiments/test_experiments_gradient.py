@@ -30,7 +30,7 @@ def test_control_variates_calm_a_logistic_regression_and_their_gradients_are_cou
     for key, curve in found.curves.items():
         assert curve.predictive[:, 0].max() < found.mode[size] - 0.05  # a start that is farther than the end below
         assert found.loss(*key) < 0.02
-    monkeypatch.delenv("SCIROCCO_DATA", raising=False)
+    monkeypatch.setenv("SCIROCCO_DATA", "nowhere")
     with pytest.raises(SystemExit, match=r"SCIROCCO_DATA .* covertype\.npz"):
         module.rows("full", 100)
 

@@ -32,7 +32,7 @@ def test_words_of_moderate_document_frequency_stay(load, monkeypatch):
     assert module.moderate(counts, 25, 75).tolist() == [1, 2, 3, 4]  # in 4, 2, 1, 3 and 1 documents of 4
     assert module.moderate(counts, 50, 100).tolist() == [0, 1, 3]
     assert module.moderate(counts, 25, 75, 3).tolist() == [1, 2, 3]  # of equal ones the first
-    monkeypatch.delenv("SCIROCCO_DATA", raising=False)
+    monkeypatch.setenv("SCIROCCO_DATA", "nowhere")
     for corpus, name in ((module.newsgroups, "newsgroups20"), (module.wikipedia, "wikipedia")):
         with pytest.raises(SystemExit, match=rf"SCIROCCO_DATA .* {name}\.npz"):
             corpus(10)

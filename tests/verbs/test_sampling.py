@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -604,9 +605,17 @@ def test_draws_on_disk_are_those_in_memory(tmp_path, monkeypatch):
 
 def test_progress_is_shown_on_request_and_cannot_break_a_run(capsys, monkeypatch):
     sc.sample(TARGET, SGLD, START, progress=True, **FAST)
-    shown = capsys.readouterr().out
-    assert "250/250" in shown
-    assert "200 draws" in shown
+    out, lines = capsys.readouterr()
+    assert out == ""
+    assert re.search(r"^sampling 100%, 250/250 steps, .*200 draws, \d+ s$", lines, re.MULTILINE)
+    from scirocco.run import progress
+
+    monkeypatch.setattr(progress, "interactive", lambda: True)
+    sc.sample(TARGET, SGLD, START, **FAST)
+    out, bar = capsys.readouterr()
+    assert out == ""
+    assert "250/250" in bar
+    assert "200 draws" in bar
     import rich.progress
 
     calls = []

@@ -18,7 +18,7 @@ import numpy as np
 
 from scirocco.batches.base import row_struct, taken
 from scirocco.batches.stream import BLOCK_BYTES, PLACES, Stream, evenly, piece_rows
-from scirocco.core.checks import require_count
+from scirocco.core.checks import import_pyarrow, require_count
 from scirocco.core.types import Data
 
 CACHED_BLOCKS = 4  # decoded groups take as much memory as this many blocks,
@@ -151,7 +151,7 @@ class Parquet(_Grouped):
         transform: Any = None,
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
-        parquet = _pyarrow("pyarrow.parquet")
+        parquet = import_pyarrow("pyarrow.parquet")
         self.files = [parquet.ParquetFile(p) for p in _listed(paths)]
         self.bytes = [Path(p).stat().st_size for p in _listed(paths)]
         self.columns = columns
@@ -191,7 +191,7 @@ class Arrow(_Grouped):
         transform: Any = None,
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
-        pyarrow, ipc = _pyarrow("pyarrow"), _pyarrow("pyarrow.ipc")
+        pyarrow, ipc = import_pyarrow("pyarrow"), import_pyarrow("pyarrow.ipc")
         maps = [pyarrow.memory_map(str(p)) for p in _listed(paths)]
         self.bytes = [Path(p).stat().st_size for p in _listed(paths)]
         self.readers = [ipc.open_file(m) for m in maps]
@@ -234,15 +234,6 @@ def _mean_and_variance(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         first, second = first + part.sum(axis=0), second + np.einsum("ij,ij->j", part, part)
     mean = first / len(array)
     return shift + mean, second / len(array) - mean**2
-
-
-def _pyarrow(module: str) -> Any:
-    import importlib
-
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise ImportError("reading Parquet and Arrow files needs pyarrow: pip install 'scirocco[parquet]'") from None
 
 
 def _listed(paths: str | Path | list[str | Path]) -> list[str | Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Collection
 from typing import Any
 
@@ -122,3 +123,11 @@ def require_finite(name: str, array: np.ndarray) -> None:
             f"{name} must be finite; {good.size - int(good.sum())} of {good.size} entries are NaN or infinite, "
             f"the first at {list(map(int, where))}"
         )
+
+
+def import_pyarrow(module: str) -> Any:
+    """A module of PyArrow, which only those need who read its files."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise ImportError("reading Parquet and Arrow files needs pyarrow: pip install 'scirocco[parquet]'") from None
