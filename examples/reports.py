@@ -2,7 +2,7 @@
 
     python examples/reports.py [NAME ...] [--pictures docs/pictures]
 
-``--pictures`` photographs the pages, those of ``examples/demo.py`` too, in Chromium by Playwright.
+``--pictures`` photographs the pages, those of ``make demo`` too, in Chromium by Playwright.
 """
 
 from __future__ import annotations
@@ -88,17 +88,17 @@ MODELS: dict[str, Callable[[Path], None]] = {
 }
 
 
-def photograph(pages: list[Path], folder: Path) -> None:
-    """The upper part of each page."""
+def photograph(pages: dict[str, Path], folder: Path) -> None:
+    """The upper part of each page, by name."""
     from PIL import Image
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        for page in pages:
+        for name, page in pages.items():
             tab = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
             tab.goto(page.resolve().as_uri())
-            target = folder / f"report_{page.stem}.png"
+            target = folder / f"report_{name}.png"
             tab.screenshot(path=target)
             Image.open(target).convert("P", palette=Image.Palette.ADAPTIVE, colors=64).save(target, optimize=True)
             tab.close()
@@ -118,7 +118,8 @@ def main() -> None:
         MODELS[name](OUTPUT / f"{name}.html")
         print((OUTPUT / f"{name}.html").resolve().as_uri(), flush=True)
     if given.pictures is not None:
-        photograph([*sorted(DEMO.glob("*.html")), *sorted(OUTPUT.glob("*.html"))], given.pictures)
+        pages = {page.parent.name: page for page in sorted(DEMO.glob("*/report.html"))}
+        photograph(pages | {page.stem: page for page in sorted(OUTPUT.glob("*.html"))}, given.pictures)
 
 
 if __name__ == "__main__":
