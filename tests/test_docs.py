@@ -3,6 +3,7 @@
 What a page takes for granted (data, functions, a smaller budget) stands in a comment of it, ``invisible-code-block``.
 """
 
+import importlib
 import re
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +17,9 @@ from sybil import Sybil
 from sybil.parsers.myst import PythonCodeBlockParser, SkipParser
 
 ROOT = Path(__file__).parents[1]
+if not (ROOT / "docs").exists():
+    pytest.skip("the archive of sources has no docs", allow_module_level=True)
+RESULT = re.compile(r"\{result\}`([^`]+)`")
 SNIPPET = re.compile(r"^```(python|\{code-cell\})", re.MULTILINE)
 FOUND = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("[!_]*/*.md"))]
 QUICK = {"README.md", "docs/start/own_model.md", "docs/start/topics.md"} | {
@@ -39,3 +43,13 @@ def test_the_snippets_of_a_page_run(page, tmp_path, monkeypatch, ticking):
     for example in examples:
         with suppress(SkipTest):  # what needs a library that is not here
             example.evaluate()
+
+
+def test_results_that_pages_quote_are_stored(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "docs" / "_extensions"))
+    value = importlib.import_module("stored").value
+    quoted = {name for page in (ROOT / "docs").glob("[!_]*/**/*.md") for name in RESULT.findall(page.read_text())}
+    assert quoted
+    assert all(value(name) for name in quoted)
+    with pytest.raises((OSError, LookupError)):
+        value("double_well no such entry")
