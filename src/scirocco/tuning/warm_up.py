@@ -135,7 +135,10 @@ def warm_up(
             'no step size keeps a chain finite: step_size="auto" found nothing. Look at the model at the mode '
             "(scirocco.find_mode), rescale its parameters, or give a step size"
         )
-    return warmed._replace(kernel=_settled(warmed.kernel, centre, free), rounds=tuple(rounds))
+    n, size = warmed.kernel.batch_size, kernel.target.size
+    resized = 1.0 if kernel.batch_size == n else (1 / kernel.batch_size - 1 / size) / (1 / n - 1 / size)
+    kernel = _settled(kernel, centre, free)
+    return warmed._replace(kernel=kernel, noise=resized * warmed.noise, rounds=tuple(rounds))
 
 
 def _estimator(kernel: Kernel, free: bool) -> Estimator:
