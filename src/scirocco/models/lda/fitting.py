@@ -87,6 +87,7 @@ def make_chain(
             documents, alpha, beta, seed=seed, chain=number, search_passes=search_passes, batch_size=model.batch_size,
             threads=threads, learn=("alpha",) * bool(model.learn_alpha) + ("beta",) * bool(model.learn_beta),
             passes=allowed, records=RECORDS * model._kept_draws(documents.width), assigned=assigned,
+            groups=1 if model.n_chains > 1 else None,  # several chains have threads enough to share out
         )  # fmt: skip
         if isinstance(kept, SeededGibbs) and lent is not None:
             kept.lend(lent, in_order=assigned is not None)

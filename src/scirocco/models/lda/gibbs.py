@@ -47,7 +47,7 @@ class KeptGibbs(PassChain, TopicChain):
     def __init__(
         self, documents: Documents, alpha: np.ndarray, beta: np.ndarray, *, seed: int, chain: int, search_passes: float,
         batch_size: int | None, threads: int | None, learn: tuple[str, ...] = (), passes: float = 1.0,
-        records: int = 1, assigned: np.ndarray | None = None,
+        records: int = 1, assigned: np.ndarray | None = None, groups: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.threads, self.learn = threads, learn
@@ -64,7 +64,7 @@ class KeptGibbs(PassChain, TopicChain):
             shuffled.token_words(), rows=self.topics, categories=self.width, width=padded(self.topics)
         )
         self.cells = Cells(
-            self.kept.codes, self.token_starts, self.width, 1 if are_many(self.topics) else None
+            self.kept.codes, self.token_starts, self.width, 1 if are_many(self.topics) else groups
         )  # fmt: skip
         self.search = Race(
             shuffled, self.kept, self.cells, self._padded_alpha(), beta, seed=seed, chain=chain,
