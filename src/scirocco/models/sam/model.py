@@ -55,10 +55,13 @@ def projections(topics: Array, rows: Array) -> tuple[Array, Array]:
     return rows @ topics.T, topics @ topics.T
 
 
-def marginal_target(rows: np.ndarray, centre: np.ndarray, hyper: Hyper) -> Target:
-    """The topics alone. Gradients come from ``ShareAverage``; where a value is asked for, shares are the nearest."""
+def marginal_target(rows: np.ndarray, centre: np.ndarray, hyper: Hyper, **space: Any) -> Target:
+    """The topics alone. Gradients come from an estimator; where a value is asked for, shares are the nearest.
+
+    ``space`` is what topics are to a sampler, points of spheres by default.
+    """
     likelihood = Given(at_nearest_shares, hyper)
-    return Target(_prior(centre, hyper), likelihood, rows, batched=True, manifold={"topics": Sphere()})
+    return Target(_prior(centre, hyper), likelihood, rows, batched=True, **space or {"manifold": {"topics": Sphere()}})
 
 
 def _prior(centre: np.ndarray, hyper: Hyper) -> Given:
