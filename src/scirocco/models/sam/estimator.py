@@ -11,9 +11,10 @@ are absent. Topics are sampled from minibatches on a product of spheres, shares 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +26,7 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from scirocco.batches.base import batch_rows
-from scirocco.core.checks import positive_array, require_choice, require_count
+from scirocco.core.checks import positive_array, real_array, require_choice, require_count
 from scirocco.core.interrupt import interruptible
 from scirocco.core.seeds import Purpose, generator
 from scirocco.core.types import Array, Params
@@ -34,7 +35,9 @@ from scirocco.gradient.kernel import require_all_data, require_parts
 from scirocco.models.base import GradientModel, require_positive_setting
 from scirocco.models.fit_location import FitLocation
 from scirocco.models.inputs import refuse_text, validate_data
-from scirocco.models.sam import variational
+from scirocco.models.labels import checked_labels
+from scirocco.models.sam import reading, variational
+from scirocco.models.sam.kept_shares import Direction, KeptShares, whitening
 from scirocco.models.sam.model import (
     Hyper,
     ShareAverage,
@@ -48,21 +51,30 @@ from scirocco.models.sam.model import (
 from scirocco.models.sam.weights import sampled, start
 from scirocco.run.folder import RunFolder
 from scirocco.run.progress import waiting
-from scirocco.samplers import GMC, SGGMC, GeodesicSGNHT, GradientNoise, Rescaled
+from scirocco.run.trace import Summary
+from scirocco.run.verdict import MEANS, Verdict
+from scirocco.samplers import GMC, SGGMC, GeodesicSGNHT, GradientNoise, Rescaled, UnderdampedLangevin
 from scirocco.samplers.base import Sampler
+from scirocco.samplers.preconditioned import Preconditioned
 from scirocco.target import Target
 
-SAMPLED = ("gsgnht", "sggmc")  # from minibatches
+if TYPE_CHECKING:
+    import pandas as pd
+
+KEPT = "langevin"  # from minibatches, shares of all documents kept
+SAMPLED = ("gsgnht", "sggmc")  # from minibatches, shares averaged over
 IN_TURN = ("gmc-gibbs", "gmc-approximate")  # on all data
 VARIATIONAL = ("variational", "stochastic-variational")
-STARTS = ("variational", "k-means")
+STARTS = ("k-means", "variational")
 UNIT = 1e-3  # how far from 1 the length of a row may be
 BYTES = 8 * 2**30  # of dense rows
 STEP = 0.3  # in units of the sd of a topic's direction
+KEPT_STEP = 0.4  # in coordinates in which all directions are about as steep
 QUIET = 0.5  # times the variance of a momentum: what the noise of one minibatch may add to it
 BATCH = 100  # documents of a minibatch
 NOISE_BATCHES, TINY = 8, 1e-12
 PIECE = 2**24  # numbers at a time
+MEASURED, SHARE_DRAWS = 500, 50  # documents that say how flat shares are; draws of shares that are averaged
 
 
 class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
@@ -118,8 +130,8 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
     ((2, 8), (3, 2))
     """
 
-    _arrays: ClassVar = ("components_", "centre_")
-    _facts: ClassVar = ("hyper_",)
+    _arrays: ClassVar = ("components_", "centre_", "document_frequency_")
+    _facts: ClassVar = ("hyper_", "labels_", "largest_share_")
     _bias_note: ClassVar = (
         "shares of topics in documents are averaged over draws of their own, whose error is not part of this report"
     )
@@ -128,8 +140,8 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
 
     def __init__(
         self, n_topics: int = 20, *, alpha: Any = 10.0, concentration: float | None = None,
-        topic_concentration: float | None = None, centre_concentration: float | None = None, sampler: Any = "gsgnht",
-        start: str = "variational", share_draws: int = 2, share_moves: int = 2,
+        topic_concentration: float | None = None, centre_concentration: float | None = None, sampler: Any = "langevin",
+        start: Any = "k-means", share_draws: int = 2, share_moves: int = 2,
         batch_size: int | float | None = None, n_draws: int = 100, burn_in: int = 1000, thin: int = 10,
         n_chains: int = 2, max_seconds: float | None = None, random_state: Any = None, measure_bias: bool = True,
         verbose: bool = False,
@@ -165,8 +177,7 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
     def _fit(self, X: Any, y: Any, location: FitLocation, callback: Any = None) -> SphericalAdmixture:
         del y
         self._check_run()
-        require_choice("sampler", self._algorithm, (*SAMPLED, *IN_TURN, *VARIATIONAL))
-        require_choice("start", self.start, STARTS)
+        require_choice("sampler", self._algorithm, (KEPT, *SAMPLED, *IN_TURN, *VARIATIONAL))
         for name in ("n_topics", "share_draws", "share_moves"):
             require_count(name, getattr(self, name))
         rows = self._rows(X, reset=True)
@@ -175,19 +186,22 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         self.hyper_: list[Any] = list(self._hyper(rows.shape[1]))
         mean = rows.mean(axis=0, dtype=np.float64)
         self.centre_ = (mean / max(np.linalg.norm(mean), 1e-12)).astype(np.float32)
+        self.document_frequency_, self.labels_ = np.count_nonzero(rows, axis=0), [""] * self.n_topics
         seed = location.seed(self.random_state)
-        topics = self._initial(rows, seed)
+        topics = self._checked_start(rows.shape[1])
+        if topics is None:
+            topics = self._initial(rows, seed)
         self.search_seconds_ = 0.0
         if self._algorithm in VARIATIONAL:
             if location.path is not None:
                 raise ValueError(f"path is for runs that are sampled; sampler {self.sampler!r} has none")
-            return self._fit_variational(rows, topics, seed, callback)
+            return self._fit_variational(rows, topics, seed, callback)._measured(rows, seed)
         self._check_sampler(rows, location)
-        if self.start == "variational" and not location.begun:
+        if isinstance(self.start, str) and self.start == "variational" and not location.begun:
             topics, self.search_seconds_ = self._search(rows, topics, seed)
         self._fit_sampled(rows, topics, location, seed)
         self._settle()
-        return self
+        return self._measured(rows, seed)
 
     def _hyper(self, words: int) -> Hyper:
         for name in ("concentration", "topic_concentration", "centre_concentration"):
@@ -230,6 +244,22 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
                 "drop empty ones"
             )
         return rows / length[:, None].astype(np.float32)
+
+    def _checked_start(self, words: int) -> np.ndarray | None:
+        """The topics that were given as directions; None for those to be found."""
+        if isinstance(self.start, str):
+            require_choice("start", self.start, STARTS)
+            return None
+        topics = real_array("start", self.start)
+        if topics.shape != (self.n_topics, words):
+            raise ValueError(
+                f"start must be one of {', '.join(STARTS)}, or topics x words, {(self.n_topics, words)}; got an array "
+                f"of the shape {topics.shape}"
+            )
+        length = np.linalg.norm(topics, axis=1, keepdims=True)
+        if not length.min() > 0:
+            raise ValueError(f"start must have a direction for each topic: row {int(np.argmin(length))} is zero")
+        return (topics / length).astype(np.float32)
 
     def _initial(self, rows: np.ndarray, seed: int) -> np.ndarray:
         """Centres of spherical k-means, begun far from each other, each drawn towards the mean document."""
@@ -289,6 +319,14 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
     def _fit_sampled(self, rows: np.ndarray, topics: np.ndarray, location: FitLocation, seed: int) -> None:
         hyper = self._settings
         own = partial(self._own_sampler, rows, topics, seed)
+        if self._algorithm == KEPT:
+            kept = KeptShares(hyper.alpha, hyper.kappa, hyper.power, self.share_moves)
+            free = marginal_target(rows, self.centre_, hyper, constraints={"topics": Direction()})
+            self._sample(
+                free, {"topics": jnp.asarray(topics)}, own, location, seed=seed, estimator=kept,
+                batch_size=min(BATCH, len(rows)), spent=self.search_seconds_,
+            )  # fmt: skip
+            return
         if self._algorithm in SAMPLED:
             average = ShareAverage(hyper.alpha, hyper.kappa, hyper.power, self.share_draws, self.share_moves)
             self._sample(
@@ -309,6 +347,8 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
     def _own_sampler(self, rows: np.ndarray, topics: np.ndarray, seed: int) -> Sampler:
         """Steps in units of the sd of each topic's direction, shorter where minibatches are noisier than that."""
         curvature = steepness(rows, topics, self._settings)
+        if self._algorithm == KEPT:
+            return Preconditioned(UnderdampedLangevin(KEPT_STEP), whitening(curvature, topics.shape[1]))
         slope = np.sqrt(np.diag(curvature))[:, None]
         stiffest = np.sqrt(np.linalg.eigvalsh(curvature / (slope * slope.T))[-1])
         scale = {"topics": (1 / slope).astype(np.float32)}
@@ -364,6 +404,12 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         mean = topics.mean(axis=(0, 1))
         self.components_ = mean / np.linalg.norm(mean, axis=1, keepdims=True)
 
+    def _measured(self, rows: np.ndarray, seed: int) -> SphericalAdmixture:
+        """How far documents differ in their shares, by some of them."""
+        some = generator(seed, Purpose.NOISE_BATCHES, 1).choice(len(rows), min(len(rows), MEASURED), replace=False)
+        self.largest_share_ = float(np.mean(np.max(self._shares(rows[some], SHARE_DRAWS)[0], axis=1)))
+        return self
+
     def target(self, X: Any) -> Target:
         """The posterior of the topics given shares at their nearest, as a ``Target``, for runs of your own."""
         rows = self._rows(X, reset=not hasattr(self, "n_features_in_"))
@@ -372,13 +418,17 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
 
     # Using.
 
-    def transform(self, X: Any, *, n_draws: int = 50, return_std: bool = False) -> Any:
+    def transform(self, X: Any, *, n_draws: int = SHARE_DRAWS, return_std: bool = False) -> Any:
         """The mean shares of topics in documents, over ``n_draws`` draws of topics and shares, (document, topic).
 
         With ``return_std`` also their standard deviations.
         """
         check_is_fitted(self)
-        rows = self._rows(X, reset=False)
+        require_count("n_draws", n_draws)
+        mean, sd = self._shares(self._rows(X, reset=False), n_draws)
+        return (mean, sd) if return_std else mean
+
+    def _shares(self, rows: np.ndarray, n_draws: int) -> tuple[np.ndarray, np.ndarray]:
         hyper, topics = self._settings, self._draws("topics", most=10)
         each = max(1, -(-n_draws // len(topics)))
         total = square = np.zeros((len(rows), self.n_topics))
@@ -391,7 +441,48 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
             total, square = total + theta.sum(axis=0), square + (theta**2).sum(axis=0)
         count = each * len(topics)
         mean = total / count
-        return (mean, np.sqrt(np.maximum(square / count - mean**2, 0))) if return_std else mean
+        return mean, np.sqrt(np.maximum(square / count - mean**2, 0))
+
+    # Reading.
+
+    def top_words(
+        self, n_words: int = 10, vocabulary: Any = None, *, level: float = 0.9, absent: bool = False
+    ) -> pd.DataFrame:  # fmt: skip
+        """The words with the largest entries of each topic: topic, word, mean, lower and upper end of the interval.
+
+        With ``absent`` those with the most negative ones, which are absent where the topic is. Words that are in no
+        document are left out. ``vocabulary`` names the columns of X; by default those of a DataFrame, or numbers.
+        """
+        check_is_fitted(self)
+        return reading.top_words(self, n_words, vocabulary, level, absent)
+
+    def summary(self, n_words: int = 5, vocabulary: Any = None) -> Summary:
+        """Mean, sd, ESS and R-hat of the ``n_words`` first words of each topic, and how flat shares of topics are."""
+        check_is_fitted(self)
+        return reading.summary(self, n_words, vocabulary)
+
+    def label_topics(self, labels: Any) -> SphericalAdmixture:
+        """Name topics, by ``{topic: text}`` or a list with a text for each; "" takes a name away.
+
+        Labels are shown wherever topics are listed, and saved with the model; ``fit`` forgets them.
+        """
+        check_is_fitted(self)
+        self.labels_ = checked_labels(labels, self.labels_)
+        return self
+
+    def verdict(self) -> Verdict:
+        """Whether to use the fit, why, and what to do next."""
+        check_is_fitted(self)
+        if self._algorithm in VARIATIONAL and hasattr(self, "trace_"):
+            point = "variational inference gives one point: what the posterior is beside it is not known"
+            return Verdict(MEANS, (point,), f'model.set_params(sampler="{KEPT}").fit(X)')
+        found = super().verdict()
+        if "sampler=" not in found.action:
+            return found
+        # What is offered to chains in flat space does not run here.
+        other = "gmc-gibbs" if self._algorithm == KEPT else KEPT
+        whole = ", batch_size=None" if other == "gmc-gibbs" and self.batch_size is not None else ""
+        return replace(found, action=f'model.set_params(sampler="{other}"{whole}).fit(X)')
 
     def log_perplexity(
         self, X: Any, *, n_shares: int = 1000, max_draws: int | None = 100, random_state: Any = 0

@@ -1,15 +1,16 @@
 """The topics given shares that every document keeps: gradients of all documents at the price of a minibatch.
 
-    grad log p(beta, theta | v) = kappa (S - C beta),    S = sum_d theta_d v_d' / l_d,    C = sum_d c_d theta_d theta_d' / l_d^2
+    grad log p(v, theta | beta) = kappa (S - C beta),    tangent to the topics
+    S = sum_d theta_d v_d' / l_d,    C = sum_d c_d theta_d theta_d' / l_d^2
+    l_d = |beta theta_d|,    c_d = v_d'beta theta_d / l_d
 
-with l_d = |beta theta_d| and c_d = v_d'beta theta_d / l_d, plus the prior, tangent to the topics. A document is K shares
-and two numbers, so the sums S and C are kept, and a minibatch is used twice. What 1/l_d and c_d/l_d^2 have changed by
-since the documents were last seen enters as in SAGA, which leaves hardly any noise: a topic's change turns but little
-towards a document. Then the minibatch's shares move by a kernel that is exact given the topics, and the sums follow. So
-the chain is one of topics and shares together, without the noise of minibatches; its error is that of its step size.
+A document is K shares and two numbers, 1/l_d and c_d/l_d^2: the sums S and C are kept, and a minibatch is used twice.
+By how much its numbers have changed since its documents were last seen enters as in SAGA, which leaves hardly any
+noise: a topic turns little towards any one document. Then its shares make moves that are exact given the topics, and
+the sums follow. So the chain is one of topics and shares together, its only error that of the step size.
 
-Topics are directions of vectors x that are free, uniform on the sphere where x ~ N(0, I/V): a linear change of
-variables, which spheres do not have, then makes all topics together about as steep in each direction.
+Topics are directions of free vectors x, uniform on the sphere where x ~ N(0, I/V). A linear change of variables, which
+spheres do not have, then makes all combinations of topics about as steep.
 """
 
 from __future__ import annotations
@@ -75,6 +76,7 @@ class KeptShares(StochasticEstimator[Kept]):
     """The gradient given all shares; those of the minibatch then make ``moves`` moves."""
 
     independent_draws: ClassVar[bool] = True
+    keeps_latent: ClassVar[bool] = True
 
     alpha: tuple[float, ...]
     kappa: float
@@ -84,15 +86,14 @@ class KeptShares(StochasticEstimator[Kept]):
     def init(self, target: Target, position: Params, held: Params) -> Kept:
         """All shares at those nearest to the documents."""
         del held
-        topics, found, sums = target.to_parameters.parameters(position)["topics"], [], []
+        topics, found, sums = target.to_parameters.parameters(position)["topics"], [], [0.0, 0.0]
         for batch in target.passes():
             *mine, pulls, gram = _begun(topics, batch.data, batch.weights, self.kappa)
             found.append(Kept(*mine, None, None))
-            sums.append((np.asarray(pulls, np.float64), np.asarray(gram, np.float64)))
+            sums = [before + np.asarray(more, np.float64) for before, more in zip(sums, (pulls, gram), strict=True)]
         each = jax.tree.map(lambda *parts: jnp.concatenate(parts)[: target.size], *found)
-        return each._replace(**{
-            name: jnp.asarray(sum(values), topics.dtype) for name, values in zip(("pulls", "gram"), zip(*sums), strict=True)
-        })
+        pulls, gram = (jnp.asarray(values, topics.dtype) for values in sums)
+        return each._replace(pulls=pulls, gram=gram)
 
     def blank(self, target: Target, position: Params, held: Params) -> Kept:
         """Arrays of the right shapes, all zero."""
@@ -130,7 +131,9 @@ class KeptShares(StochasticEstimator[Kept]):
         # What is written depends on what was read: otherwise XLA copies the whole table at every step.
         after = jax.tree.map(
             lambda all_, new, old: all_.at[rows].add((new - old) * first.reshape(-1, *(1,) * (old.ndim - 1))),
-            (state.shares, state.inverse, state.along), (moved, inverse_new, along_new), (shares, inverse, along),
+            (state.shares, state.inverse, state.along),
+            (moved, inverse_new, along_new),
+            (shares, inverse, along),
         )
         squares = moved.theta.T @ (moved.theta * (along_new * first)[:, None])
         squares = squares - theta.T @ (theta * (along * first)[:, None])
