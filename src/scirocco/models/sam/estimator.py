@@ -44,11 +44,13 @@ from scirocco.models.sam.model import (
     gradient_given_nearest,
     joint_target,
     marginal_target,
+    mean_cosine,
     projections,
     shares_block,
     steepness,
 )
 from scirocco.models.sam.weights import sampled, start
+from scirocco.run.describe import rebuild
 from scirocco.run.folder import RunFolder
 from scirocco.run.progress import waiting
 from scirocco.run.trace import Summary
@@ -57,6 +59,7 @@ from scirocco.samplers import GMC, SGGMC, GeodesicSGNHT, GradientNoise, Rescaled
 from scirocco.samplers.base import Sampler
 from scirocco.samplers.preconditioned import Preconditioned
 from scirocco.target import Target
+from scirocco.verbs.sample import sample
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,8 +73,10 @@ UNIT = 1e-3  # how far from 1 the length of a row may be
 BYTES = 8 * 2**30  # of dense rows
 STEP = 0.3  # in units of the sd of a topic's direction
 KEPT_STEP = 0.4  # in coordinates in which all directions are about as steep
+ROUNDS, ROUND = 10, 200  # of sampling before the chains begin, at most, and the steps of each
+ALIKE, NEAR = 2.0, 0.05  # a round that changes curvatures by this factor and log kappa by this much was the last
 QUIET = 0.5  # times the variance of a momentum: what the noise of one minibatch may add to it
-BATCH = 100  # documents of a minibatch
+BATCH, PASS = 100, 16  # documents of a minibatch, at least; steps in which all are seen where shares are kept
 NOISE_BATCHES, TINY = 8, 1e-12
 PIECE = 2**24  # numbers at a time
 MEASURED, SHARE_DRAWS = 500, 50  # documents that say how flat shares are; draws of shares that are averaged
@@ -84,26 +89,35 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
     ----------
     n_topics : int, default 20
         Number of topics K.
-    alpha : default 10.0
-        Of the Dirichlet prior of shares, a number or one for each topic.
+    alpha : default 1.0
+        Of the Dirichlet prior of shares, a number or one for each topic. Large ones make shares flat.
     concentration : float, optional
-        Kappa, of documents around their mixture of topics; 6 times the number of words by default.
+        Kappa, of documents around their mixture of topics. By default documents say it, before the chains begin: the
+        kappa under which they are as far from mixtures of topics as they are. ``summary`` has it.
     topic_concentration : float, optional
         Sigma, of topics around their centre mu; twice the number of words by default.
     centre_concentration : float, optional
         Kappa_0, of mu around the mean document; sigma by default.
-    sampler : default "gsgnht"
-        How topics are inferred. From minibatches "gsgnht", a thermostat, or "sggmc"; on all data "gmc-gibbs",
-        topics and shares in turn, exact, or "gmc-approximate", several draws of the shares and a test that is only
-        nearly right; and as baselines "variational" and "stochastic-variational", which give one point. Or any
-        sampler that moves on manifolds, which is then used as "gsgnht" is.
-    start : str, default "variational"
-        Where chains begin. "variational": k-means, then stochastic variational inference, in rounds, as long as
-        they bring documents nearer to mixtures of topics; at most as many steps as a chain has, and at most half of
-        ``max_seconds``, of which they are a part: with a budget the start depends on the clock. "k-means": there.
+    sampler : default "langevin"
+        How topics are inferred. "langevin" keeps the shares of all documents, moves those of a minibatch and then the
+        topics given all shares: no noise of minibatches. The others of minibatches average over shares, "gsgnht", a
+        thermostat, and "sggmc": they take far longer to forget where they were. On all data "gmc-gibbs", topics and
+        shares in turn, exact, or "gmc-approximate", several draws of the shares and a test that is only nearly right;
+        and as baselines "variational" and "stochastic-variational", which give one point. Or any sampler that moves on
+        manifolds, which is then used as "gsgnht" is.
+    start : str or array, default "k-means"
+        Where chains begin. "k-means", spherical; "variational": from there stochastic variational inference, in
+        rounds, as long as they bring documents nearer to mixtures of topics, at most as many steps as a chain has; or
+        an array, topics x words, of directions of any length. "langevin" then makes up to ten rounds of 200 steps,
+        until topics are as steep as their scale says. All chains begin at the same topics: they tell how sure this
+        arrangement is, not whether there is another. The time of all that is part of ``max_seconds``, about half of
+        it at most: with a budget the start depends on the clock.
     share_draws, share_moves
-        Draws of a document's shares that make a gradient, and moves before each of them.
-    batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose
+        Draws of a document's shares that make a gradient where they are averaged, and moves before each of them, or at
+        each visit of a document whose shares are kept.
+    batch_size : int or float, optional
+        Documents of a minibatch; for "langevin" a sixteenth of all, at least 100, for others 100.
+    n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose
         The run; see ``scirocco.models.base.GradientModel``. Variational methods make ``burn_in`` + ``thin`` *
         ``n_draws`` steps.
 
@@ -113,6 +127,14 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         Topics x words, the directions of the posterior means.
     posterior_
         Draws of ``topics``, an ``xarray.Dataset``, chains put in one order.
+    concentration_
+        Kappa, as given or as found.
+    largest_share_
+        The mean over documents of the largest share of a topic: 1 / K where shares are flat.
+    document_frequency_
+        Documents that have each word.
+    labels_
+        Names of topics, see ``label_topics``.
     search_seconds_
         What the search for a start took of the budget, compiling not counted; 0 for a run that goes on.
     trace_
@@ -139,7 +161,7 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
     estimator = None  # a model of its own: not a setting
 
     def __init__(
-        self, n_topics: int = 20, *, alpha: Any = 10.0, concentration: float | None = None,
+        self, n_topics: int = 20, *, alpha: Any = 1.0, concentration: float | None = None,
         topic_concentration: float | None = None, centre_concentration: float | None = None, sampler: Any = "langevin",
         start: Any = "k-means", share_draws: int = 2, share_moves: int = 2,
         batch_size: int | float | None = None, n_draws: int = 100, burn_in: int = 1000, thin: int = 10,
@@ -191,6 +213,7 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         topics = self._checked_start(rows.shape[1])
         if topics is None:
             topics = self._initial(rows, seed)
+        self.hyper_ = list(self._begun(location) or self._fitting(rows, topics, self._settings))
         self.search_seconds_ = 0.0
         if self._algorithm in VARIATIONAL:
             if location.path is not None:
@@ -199,6 +222,8 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         self._check_sampler(rows, location)
         if isinstance(self.start, str) and self.start == "variational" and not location.begun:
             topics, self.search_seconds_ = self._search(rows, topics, seed)
+        if self._algorithm == KEPT and not location.begun:
+            topics = self._settled(rows, topics, seed)
         self._fit_sampled(rows, topics, location, seed)
         self._settle()
         return self._measured(rows, seed)
@@ -311,20 +336,67 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
                 steps=self.burn_in + self.thin * self.n_draws, max_seconds=half,
             )  # fmt: skip
 
+    def _settled(self, rows: np.ndarray, topics: np.ndarray, seed: int) -> np.ndarray:
+        """Topics where the chains will be: rounds of sampling, until one leaves topics about as steep as it found them.
+
+        Topics that share all documents nearly cancel, and are then far steeper together than at any start. A kappa that
+        was not given follows from how near documents come to mixtures of topics.
+        """
+        target, hyper = self._free_target(rows), self._settings
+        for number in range(ROUNDS):
+            curvature = steepness(rows, topics, hyper)
+            sampler = Preconditioned(UnderdampedLangevin(KEPT_STEP / 2), whitening(curvature, topics.shape[1]))
+            drawn = sample(
+                target, sampler, {"topics": jnp.asarray(topics)}, num_samples=2, thin=ROUND // 2, burn_in=0,
+                batch_size=self._batch(rows), estimator=self._kept(hyper), chains=self.n_chains, report=False,
+                progress=False, seed=int(generator(seed, Purpose.SEARCH_ROWS, 2, number).integers(2**31)),
+            )  # fmt: skip
+            topics = drawn.posterior["topics"].values[0, -1]
+            self.search_seconds_ += drawn.seconds
+            before, hyper = hyper, self._fitting(rows, topics, hyper)
+            change = np.linalg.solve(curvature, steepness(rows, topics, hyper))
+            apart = np.max(np.abs(np.log(np.linalg.eigvals(change).real)))
+            late = self.max_seconds is not None and self.search_seconds_ > self.max_seconds / 2
+            if late or (apart < np.log(ALIKE) and abs(np.log(hyper.kappa / before.kappa)) < NEAR):
+                break
+        self.hyper_ = list(hyper)
+        return topics
+
+    def _begun(self, location: FitLocation) -> Hyper | None:
+        """The settings of a run that goes on; None for one that begins, or has its settings from the start alone."""
+        if not location.begun or self._algorithm != KEPT or location.description is None:
+            return None
+        return self._settings._replace(kappa=float(rebuild(location.description.parts.estimator).kappa))
+
+    def _fitting(self, rows: np.ndarray, topics: np.ndarray, hyper: Hyper) -> Hyper:
+        """With the kappa under which documents are as far from their mixtures as they are, if none was given."""
+        if self.concentration is not None:
+            return hyper
+        mean = np.clip(mean_cosine(rows, topics, hyper), 1e-3, 1 - 1e-6)
+        return hyper._replace(kappa=float(rows.shape[1] * mean / (1 - mean**2)))
+
+    def _free_target(self, rows: np.ndarray) -> Target:
+        return marginal_target(rows, self.centre_, self._settings, constraints={"topics": Direction()})
+
+    def _kept(self, hyper: Hyper) -> KeptShares:
+        return KeptShares(hyper.alpha, hyper.kappa, hyper.power, self.share_moves)
+
     def _batch(self, rows: np.ndarray) -> int:
         """The number of rows of a minibatch."""
-        size = BATCH if self.batch_size is None else self.batch_size
+        size = self._own_batch(len(rows)) if self.batch_size is None else self.batch_size
         return batch_rows(min(size, len(rows)) if isinstance(size, int | np.integer) else size, len(rows))
+
+    def _own_batch(self, size: int) -> int:
+        """Shares that are kept want to be visited: all documents in 16 steps."""
+        return min(size, max(BATCH, size // PASS if self._algorithm == KEPT else 0))
 
     def _fit_sampled(self, rows: np.ndarray, topics: np.ndarray, location: FitLocation, seed: int) -> None:
         hyper = self._settings
         own = partial(self._own_sampler, rows, topics, seed)
         if self._algorithm == KEPT:
-            kept = KeptShares(hyper.alpha, hyper.kappa, hyper.power, self.share_moves)
-            free = marginal_target(rows, self.centre_, hyper, constraints={"topics": Direction()})
             self._sample(
-                free, {"topics": jnp.asarray(topics)}, own, location, seed=seed, estimator=kept,
-                batch_size=min(BATCH, len(rows)), spent=self.search_seconds_,
+                self._free_target(rows), {"topics": jnp.asarray(topics)}, own, location, seed=seed,
+                estimator=self._kept(hyper), batch_size=self._own_batch(len(rows)), spent=self.search_seconds_,
             )  # fmt: skip
             return
         if self._algorithm in SAMPLED:
@@ -413,7 +485,7 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
     def target(self, X: Any) -> Target:
         """The posterior of the topics given shares at their nearest, as a ``Target``, for runs of your own."""
         rows = self._rows(X, reset=not hasattr(self, "n_features_in_"))
-        hyper, mean = self._hyper(rows.shape[1]), rows.mean(axis=0)
+        hyper, mean = self._settings if hasattr(self, "hyper_") else self._hyper(rows.shape[1]), rows.mean(axis=0)
         return marginal_target(rows, mean / np.linalg.norm(mean), hyper)
 
     # Using.
@@ -444,6 +516,12 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         return mean, np.sqrt(np.maximum(square / count - mean**2, 0))
 
     # Reading.
+
+    @property
+    def concentration_(self) -> float:
+        """The kappa of the fit."""
+        check_is_fitted(self)
+        return float(self._settings.kappa)
 
     def top_words(
         self, n_words: int = 10, vocabulary: Any = None, *, level: float = 0.9, absent: bool = False
