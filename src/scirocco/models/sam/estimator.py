@@ -25,6 +25,7 @@ from scipy.special import logsumexp
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from scirocco.batches import WithReplacement
 from scirocco.batches.base import batch_rows
 from scirocco.core.checks import positive_array, real_array, require_choice, require_count
 from scirocco.core.interrupt import interruptible
@@ -339,8 +340,7 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
     def _settled(self, rows: np.ndarray, topics: np.ndarray, seed: int) -> np.ndarray:
         """Topics where the chains will be: rounds of sampling, until one leaves topics about as steep as it found them.
 
-        Topics that share all documents nearly cancel, and are then far steeper together than at any start. A kappa that
-        was not given follows from how near documents come to mixtures of topics.
+        A kappa that was not given follows from how near documents come to mixtures of topics.
         """
         target, hyper = self._free_target(rows), self._settings
         for number in range(ROUNDS):
@@ -348,8 +348,8 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
             sampler = Preconditioned(UnderdampedLangevin(KEPT_STEP / 2), whitening(curvature, topics.shape[1]))
             drawn = sample(
                 target, sampler, {"topics": jnp.asarray(topics)}, num_samples=2, thin=ROUND // 2, burn_in=0,
-                batch_size=self._batch(rows), estimator=self._kept(hyper), chains=self.n_chains, report=False,
-                progress=False, seed=int(generator(seed, Purpose.SEARCH_ROWS, 2, number).integers(2**31)),
+                batch_size=self._batch(rows), batching=self._batching(rows), estimator=self._kept(hyper),
+                chains=self.n_chains, report=False, progress=False, seed=int(generator(seed, Purpose.SEARCH_ROWS, 2, number).integers(2**31)),
             )  # fmt: skip
             topics = drawn.posterior["topics"].values[0, -1]
             self.search_seconds_ += drawn.seconds
@@ -386,6 +386,10 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         size = self._own_batch(len(rows)) if self.batch_size is None else self.batch_size
         return batch_rows(min(size, len(rows)) if isinstance(size, int | np.integer) else size, len(rows))
 
+    def _batching(self, rows: np.ndarray) -> WithReplacement | None:
+        """Minibatches that know the places of documents, by which estimators keep shares: others shuffle them."""
+        return WithReplacement() if self._batch(rows) < len(rows) else None
+
     def _own_batch(self, size: int) -> int:
         """Shares that are kept want to be visited: all documents in 16 steps."""
         return min(size, max(BATCH, size // PASS if self._algorithm == KEPT else 0))
@@ -396,14 +400,16 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         if self._algorithm == KEPT:
             self._sample(
                 self._free_target(rows), {"topics": jnp.asarray(topics)}, own, location, seed=seed,
-                estimator=self._kept(hyper), batch_size=self._own_batch(len(rows)), spent=self.search_seconds_,
+                estimator=self._kept(hyper), batch_size=self._own_batch(len(rows)), batching=self._batching(rows),
+                spent=self.search_seconds_,
             )  # fmt: skip
             return
         if self._algorithm in SAMPLED:
             average = ShareAverage(hyper.alpha, hyper.kappa, hyper.power, self.share_draws, self.share_moves)
             self._sample(
                 marginal_target(rows, self.centre_, hyper), {"topics": jnp.asarray(topics)}, own, location, seed=seed,
-                estimator=average, batch_size=min(BATCH, len(rows)), spent=self.search_seconds_,
+                estimator=average, batch_size=min(BATCH, len(rows)), batching=self._batching(rows),
+                spent=self.search_seconds_,
             )  # fmt: skip
             return
         draws = 1 if self._algorithm == "gmc-gibbs" else self.share_draws

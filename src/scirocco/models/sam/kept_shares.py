@@ -73,7 +73,10 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True)
 class KeptShares(StochasticEstimator[Kept]):
-    """The gradient given all shares; those of the minibatch then make ``moves`` moves."""
+    """The gradient given all shares; those of the minibatch then make ``moves`` moves.
+
+    Documents are known by their places in the source: minibatches must be those of ``WithReplacement``, or all rows.
+    """
 
     independent_draws: ClassVar[bool] = True
     keeps_latent: ClassVar[bool] = True

@@ -62,7 +62,8 @@ def _remarks(model: SphericalAdmixture) -> Iterator[str]:
         yield f"the largest share of a document is {share:.3f} on average, where equal ones are {equal:.3f}{way_out}."
     words = model.n_features_in_
     source = "given" if model.concentration is not None else "as the documents say"
-    yield f"concentration of documents: {model.concentration_:.3g}, {model.concentration_ / words:.2g} a word ({source})."
+    kappa = model.concentration_
+    yield f"concentration of documents: {kappa:.3g}, {kappa / words:.2g} times the words ({source})."
     unseen = int(np.sum(model.document_frequency_ == 0))
     if unseen:
         yield f"{unseen:,} words are in no document: the topics know nothing of them, and top_words leaves them out."
