@@ -76,6 +76,7 @@ STEP = 0.3  # in units of the sd of a topic's direction
 KEPT_STEP = 0.4  # in coordinates in which all directions are about as steep
 ROUNDS, ROUND = 10, 200  # of sampling before the chains begin, at most, and the steps of each
 ALIKE, NEAR = 2.0, 0.05  # a round that changes curvatures by this factor and log kappa by this much was the last
+LONGER = 4  # times as long a run, where chains disagree
 QUIET = 0.5  # times the variance of a momentum: what the noise of one minibatch may add to it
 BATCH, PASS = 100, 16  # documents of a minibatch, at least; steps in which all are seen where shares are kept
 NOISE_BATCHES, TINY = 8, 1e-12
@@ -346,10 +347,11 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         for number in range(ROUNDS):
             curvature = steepness(rows, topics, hyper)
             sampler = Preconditioned(UnderdampedLangevin(KEPT_STEP / 2), whitening(curvature, topics.shape[1]))
+            own = int(generator(seed, Purpose.SEARCH_ROWS, 2, number).integers(2**31))
             drawn = sample(
                 target, sampler, {"topics": jnp.asarray(topics)}, num_samples=2, thin=ROUND // 2, burn_in=0,
                 batch_size=self._batch(rows), batching=self._batching(rows), estimator=self._kept(hyper),
-                chains=self.n_chains, report=False, progress=False, seed=int(generator(seed, Purpose.SEARCH_ROWS, 2, number).integers(2**31)),
+                chains=self.n_chains, report=False, progress=False, seed=own,
             )  # fmt: skip
             topics = drawn.posterior["topics"].values[0, -1]
             self.search_seconds_ += drawn.seconds
@@ -564,9 +566,10 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         if "sampler=" not in found.action:
             return found
         # What is offered to chains in flat space does not run here.
-        other = "gmc-gibbs" if self._algorithm == KEPT else KEPT
-        whole = ", batch_size=None" if other == "gmc-gibbs" and self.batch_size is not None else ""
-        return replace(found, action=f'model.set_params(sampler="{other}"{whole}).fit(X)')
+        if self._algorithm != KEPT:
+            return replace(found, action=f'model.set_params(sampler="{KEPT}").fit(X)')
+        longer = f"thin={LONGER * self.thin}, burn_in={LONGER * max(self.burn_in, 1)}"
+        return replace(found, action=f"model.set_params({longer}).fit(X)")
 
     def log_perplexity(
         self, X: Any, *, n_shares: int = 1000, max_draws: int | None = 100, random_state: Any = 0
