@@ -22,6 +22,7 @@ from scirocco.models.sam import variational
 from scirocco.models.sam.kept_shares import Direction, KeptShares
 from scirocco.models.sam.model import Hyper, ShareAverage, log_prior, marginal_target, steepness
 from scirocco.models.sam.weights import Shares, cosine, sampled, start
+from scirocco.run import convergence
 
 WORDS, TOPICS, DOCUMENTS = 12, 3, 150
 
@@ -218,20 +219,29 @@ RUNS = {
 @cache
 def moments(method):
     """Mean and sd of the entries of topics, in the order of the truth."""
-    model = sc.SphericalAdmixture(TOPICS, sampler=method, start=BETA, **SETTINGS, random_state=1, measure_bias=False,
-                                  **{"burn_in": 200} | RUNS[method]).fit(ROWS)  # fmt: skip
+    settings = SETTINGS | {"concentration": 50.0}
+    model = sc.SphericalAdmixture(TOPICS, sampler=method, start=BETA, **settings, random_state=1, measure_bias=False,
+                                  **{"burn_in": 200} | RUNS[method]).fit(corpus(kappa=50.0)[2])  # fmt: skip
     draws = model.posterior_["topics"].values.astype(np.float64)
-    return draws.mean(axis=(0, 1)), draws.std(axis=(0, 1))
+    draws = draws.reshape(*draws.shape[:2], -1)
+    return draws.mean(axis=(0, 1)), draws.std(axis=(0, 1)), convergence.ess(draws, "mean")
 
 
 @pytest.mark.parametrize("method", ["langevin", pytest.param("gsgnht", marks=pytest.mark.slow)])
 def test_minibatches_have_the_posterior_of_gibbs_sampling(method):
-    """Mean and sd of the topics' entries, against topics and shares in turn on all data, which is exact."""
-    (mean, sd), (mean_minibatch, sd_minibatch) = moments("gmc-gibbs"), moments(method)
-    np.testing.assert_allclose(mean_minibatch, mean, atol=0.5 * sd.mean())
-    ratio = sd_minibatch / sd
-    assert abs(np.median(ratio) - 1) < 0.15, np.median(ratio)
-    assert np.all((ratio > 0.6) & (ratio < 1.6)), ratio
+    """Mean and sd of the topics' entries, against topics and shares in turn on all data, which is exact.
+
+    Combinations of topics that shares make up for are slow in all of them, more so the larger kappa is: differences are
+    in units of their own standard errors, those of sds as for normal draws. By chance one of 72 is beyond 4.5 in one of
+    2,000 cases.
+    """
+    (mean, sd, ess), (mean_minibatch, sd_minibatch, own) = moments("gmc-gibbs"), moments(method)
+    assert min(ess.min(), own.min()) > 15
+    z = (mean_minibatch - mean) / np.sqrt(sd**2 / ess + sd_minibatch**2 / own)
+    assert np.all(np.abs(z) < 4.5), z
+    z = np.log(sd_minibatch / sd) / np.sqrt(1 / (2 * ess) + 1 / (2 * own))
+    assert np.all(np.abs(z) < 4.5), z
+    assert abs(np.median(sd_minibatch / sd) - 1) < 0.12
 
 
 def test_kept_shares_add_up_and_are_unbiased():

@@ -16,7 +16,7 @@ spheres do not have, then makes all combinations of topics about as steep.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -67,8 +67,8 @@ class Kept(NamedTuple):
     shares: Shares
     inverse: Array
     along: Array
-    pulls: Array
-    gram: Array
+    pulls: Any
+    gram: Any
 
 
 @dataclass(frozen=True)
@@ -89,11 +89,12 @@ class KeptShares(StochasticEstimator[Kept]):
     def init(self, target: Target, position: Params, held: Params) -> Kept:
         """All shares at those nearest to the documents."""
         del held
-        topics, found, sums = target.to_parameters.parameters(position)["topics"], [], [0.0, 0.0]
+        topics, found = target.to_parameters.parameters(position)["topics"], []
+        sums: list[Any] = [0.0, 0.0]
         for batch in target.passes():
-            *mine, pulls, gram = _begun(topics, batch.data, batch.weights, self.kappa)
-            found.append(Kept(*mine, None, None))
-            sums = [before + np.asarray(more, np.float64) for before, more in zip(sums, (pulls, gram), strict=True)]
+            begun = _begun(topics, batch.data, batch.weights, self.kappa)
+            found.append(begun._replace(pulls=None, gram=None))
+            sums = [before + np.asarray(more, np.float64) for before, more in zip(sums, begun[-2:], strict=True)]
         each = jax.tree.map(lambda *parts: jnp.concatenate(parts)[: target.size], *found)
         pulls, gram = (jnp.asarray(values, topics.dtype) for values in sums)
         return each._replace(pulls=pulls, gram=gram)
@@ -140,7 +141,8 @@ class KeptShares(StochasticEstimator[Kept]):
         )
         squares = moved.theta.T @ (moved.theta * (along_new * first)[:, None])
         squares = squares - theta.T @ (theta * (along * first)[:, None])
-        return gradient, Kept(*after, state.pulls + both[len(topics) :], state.gram + squares)
+        shares, inverse, along = after
+        return gradient, Kept(shares, inverse, along, state.pulls + both[len(topics) :], state.gram + squares)
 
 
 def lengths(theta: Array, dots: Array, gram: Array) -> tuple[Array, Array]:
@@ -150,12 +152,13 @@ def lengths(theta: Array, dots: Array, gram: Array) -> tuple[Array, Array]:
 
 
 @jax.jit
-def _begun(topics: Array, rows: Array, weights: Array, kappa: float) -> tuple:
+def _begun(topics: Array, rows: Array, weights: Array, kappa: float) -> Kept:
     dots, gram = projections(topics, rows)
     shares = start(dots, gram, jnp.asarray(kappa, topics.dtype))
     inverse, along = lengths(shares.theta, dots, gram)
     pulls = (shares.theta * (inverse * weights)[:, None]).T @ rows
-    return shares, inverse, along, pulls, shares.theta.T @ (shares.theta * (along * weights)[:, None])
+    gram = shares.theta.T @ (shares.theta * (along * weights)[:, None])
+    return Kept(shares, inverse, along, pulls, gram)
 
 
 def whitening(curvature: np.ndarray, words: int) -> Scale:
