@@ -10,7 +10,7 @@ import numpy as np
 from scipy import stats
 
 from scirocco.core.checks import require_count, require_flag
-from scirocco.models.credible import require_level
+from scirocco.core.credible import require_level
 from scirocco.models.labels import shown, with_labels
 from scirocco.run.trace import Summary, table_of
 
