@@ -160,19 +160,20 @@ def test_words():
     assert in_words(np.ones(25), [f"w[{k}]" for k in range(25)]) == "0.20 w[0] + 0.20 w[1] + 0.20 w[2] + ..."
 
 
-@pytest.mark.parametrize("kind", ["diagonal", "matrix", "directions"])
+@pytest.mark.parametrize("kind", ["diagonal", "matrix", "directions", "parts"])
 def test_the_coordinates_of_a_sampler_are_inverted(kind):
     rng = np.random.default_rng(0)
-    part, diagonal = rng.normal(size=(3, 3)), np.array([1.0, 2.0, 0.1])
+    part, diagonal = rng.normal(size=(4, 4)), np.array([1.0, 2.0, 0.1, 0.3])
     vectors = np.linalg.qr(part)[0][:, :2]
     scale = {
-        "diagonal": Scale(diagonal), "matrix": Scale(diagonal, part @ part.T + np.eye(3)),
+        "diagonal": Scale(diagonal), "matrix": Scale(diagonal, part @ part.T + np.eye(4)),
         "directions": Scale(diagonal, vectors=vectors, stretches=np.array([0.1, 5.0])),
+        "parts": Scale(diagonal, part[:2] @ part[:2].T),
     }[kind]  # fmt: skip
-    phi = rng.normal(size=(2, 4, 3))
+    phi = rng.normal(size=(2, 3, 4))
     theta = np.apply_along_axis(scale.forward, 2, phi)
     np.testing.assert_allclose(scale.backward(theta), phi, rtol=1e-9)
-    covector = rng.normal(size=3)
+    covector = rng.normal(size=4)
     np.testing.assert_allclose(theta @ scale.backward_transposed(covector), phi @ covector, rtol=1e-8)
 
 

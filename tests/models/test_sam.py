@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import re
+from functools import cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from scipy.stats import beta
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import scirocco as sc
+from scirocco.batches import Batch
 from scirocco.directional import sample
 from scirocco.models import TfIdf
 from scirocco.models.sam import variational
+from scirocco.models.sam.kept_shares import Direction, KeptShares
 from scirocco.models.sam.model import Hyper, ShareAverage, log_prior, marginal_target, steepness
 from scirocco.models.sam.weights import Shares, cosine, sampled, start
+from scirocco.run import convergence
 
 WORDS, TOPICS, DOCUMENTS = 12, 3, 150
 
@@ -155,10 +162,9 @@ def test_the_search_for_a_start_goes_on_while_it_is_worth_it(monkeypatch, tickin
 
 def test_the_search_is_part_of_the_time(ticking):
     ticking(0.01)
-    model = sc.SphericalAdmixture(TOPICS, **SETTINGS, **QUICK, max_seconds=600.0).fit(ROWS)
+    model = sc.SphericalAdmixture(TOPICS, start="variational", **SETTINGS, **QUICK, max_seconds=600.0).fit(ROWS)
     assert model.search_seconds_ > 0
     assert model.trace_.description.options.max_seconds == pytest.approx(600 - model.search_seconds_)
-    assert sc.SphericalAdmixture(TOPICS, start="k-means", **SETTINGS, **QUICK).fit(ROWS).search_seconds_ == 0
 
 
 @pytest.mark.slow
@@ -182,10 +188,10 @@ def test_all_data_in_a_minibatch():
 # The model.
 
 
-SLOW = ("sggmc", "gmc-gibbs", "gmc-approximate", "stochastic-variational")
+SLOW = ("gsgnht", "sggmc", "gmc-gibbs", "gmc-approximate", "stochastic-variational")
 METHODS = [
     pytest.param(name, marks=pytest.mark.slow if name in SLOW else ())
-    for name in ("gsgnht", "sggmc", "gmc-gibbs", "gmc-approximate", "variational", "stochastic-variational")
+    for name in ("langevin", "gsgnht", "sggmc", "gmc-gibbs", "gmc-approximate", "variational", "stochastic-variational")
 ]
 
 
@@ -203,24 +209,74 @@ def test_every_method_finds_the_topics(method):
     assert model.log_perplexity(ROWS) < single.log_perplexity(ROWS) - 1
 
 
-@pytest.mark.slow
-def test_the_thermostat_has_the_posterior_of_gibbs_sampling():
-    """sds of the topics' entries from minibatches, against topics and shares in turn on all data, which is exact."""
-    found = []
-    for method, options in (
-        ("gmc-gibbs", {"n_draws": 800, "thin": 2}),
-        ("gsgnht", {"n_draws": 800, "thin": 40, "batch_size": 75}),
-    ):
-        model = sc.SphericalAdmixture(TOPICS, sampler=method, **SETTINGS, burn_in=1500, random_state=1, share_draws=4,
-                                      n_chains=4, **options).fit(ROWS)  # fmt: skip
-        draws = model.posterior_["topics"].values.astype(np.float64)
-        order = np.argmax(model.components_ @ BETA.T, axis=0)
-        found.append((draws.mean(axis=(0, 1))[order], draws.std(axis=(0, 1))[order]))
-    (mean, sd), (mean_minibatch, sd_minibatch) = found
-    np.testing.assert_allclose(mean_minibatch, mean, atol=0.4 * sd.mean())
-    ratio = sd_minibatch / sd
-    assert abs(np.median(ratio) - 1) < 0.15, np.median(ratio)
-    assert np.all((ratio > 0.6) & (ratio < 1.6)), ratio
+RUNS = {
+    "gmc-gibbs": {"n_draws": 400, "thin": 2},
+    "langevin": {"n_draws": 400, "thin": 5, "batch_size": 30},
+    "gsgnht": {"n_draws": 800, "thin": 40, "batch_size": 75, "share_draws": 4, "burn_in": 1500},
+}
+
+
+@cache
+def moments(method):
+    """Mean and sd of the entries of topics, in the order of the truth."""
+    settings = SETTINGS | {"concentration": 50.0}
+    model = sc.SphericalAdmixture(TOPICS, sampler=method, start=BETA, **settings, random_state=1, measure_bias=False,
+                                  **{"burn_in": 200} | RUNS[method]).fit(corpus(kappa=50.0)[2])  # fmt: skip
+    draws = model.posterior_["topics"].values.astype(np.float64)
+    draws = draws.reshape(*draws.shape[:2], -1)
+    return draws.mean(axis=(0, 1)), draws.std(axis=(0, 1)), convergence.ess(draws, "mean")
+
+
+@pytest.mark.parametrize("method", ["langevin", pytest.param("gsgnht", marks=pytest.mark.slow)])
+def test_minibatches_have_the_posterior_of_gibbs_sampling(method):
+    """Mean and sd of the topics' entries, against topics and shares in turn on all data, which is exact.
+
+    Combinations of topics that shares make up for are slow in all of them, more so the larger kappa is: differences are
+    in units of their own standard errors, those of sds as for normal draws. By chance one of 72 is beyond 4.5 in one of
+    2,000 cases.
+    """
+    (mean, sd, ess), (mean_minibatch, sd_minibatch, own) = moments("gmc-gibbs"), moments(method)
+    assert min(ess.min(), own.min()) > 15
+    z = (mean_minibatch - mean) / np.sqrt(sd**2 / ess + sd_minibatch**2 / own)
+    assert np.all(np.abs(z) < 4.5), z
+    z = np.log(sd_minibatch / sd) / np.sqrt(1 / (2 * ess) + 1 / (2 * own))
+    assert np.all(np.abs(z) < 4.5), z
+    assert abs(np.median(sd_minibatch / sd) - 1) < 0.12
+
+
+def test_kept_shares_add_up_and_are_unbiased():
+    """The sums that are kept are those of what each document has, and every document alone is right on average."""
+    centre = ROWS.mean(axis=0) / np.linalg.norm(ROWS.mean(axis=0))
+    target = marginal_target(ROWS, centre, HYPER, constraints={"topics": Direction()})
+    kept, position = KeptShares(HYPER.alpha, HYPER.kappa), {"topics": jnp.asarray(BETA, jnp.float32)}
+    state, rng = kept.init(target, position, None), np.random.default_rng(0)
+    estimate = jax.jit(lambda state, position, batch, key: kept.estimate(
+        target.density, state, position, None, batch, key))  # fmt: skip
+    for step in range(5):  # rows may come twice
+        rows = rng.integers(DOCUMENTS, size=40)
+        batch = Batch(jnp.asarray(ROWS[rows]), jnp.float32(DOCUMENTS / 40), jnp.asarray(rows))
+        _, state = estimate(state, position, batch, jax.random.key(step))
+        position = {"topics": position["topics"] + 0.03 * rng.normal(size=BETA.shape).astype(np.float32)}
+    theta, inverse, along = (np.asarray(a, np.float64) for a in (state.shares.theta, state.inverse, state.along))
+    np.testing.assert_allclose(state.pulls, (theta * inverse[:, None]).T @ ROWS, rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(state.gram, theta.T @ (theta * along[:, None]), rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(theta.sum(axis=1), 1, atol=1e-5)
+    assert np.abs(theta - np.asarray(kept.init(target, position, None).shares.theta)).max() > 0.01
+
+    def potential(position):
+        topics = Direction().constrained(position["topics"])
+        along = cosine(state.shares.theta, ROWS @ topics.T, topics @ topics.T)
+        return -target.density.log_prior(position) - HYPER.kappa * jnp.sum(along)
+
+    each = [
+        estimate(
+            state, position, Batch(jnp.asarray(ROWS[[d]]), jnp.float32(DOCUMENTS), jnp.array([d])), jax.random.key(0)
+        )
+        for d in range(DOCUMENTS)
+    ]
+    found = np.mean([gradient["topics"] for gradient, _ in each], axis=0)
+    want = np.asarray(jax.grad(potential)(position)["topics"])
+    np.testing.assert_allclose(found, want, atol=2e-3 * np.abs(want).max())
 
 
 def test_perplexity_is_that_of_the_definition():
@@ -283,8 +339,11 @@ def test_tf_idf_of_the_source():
         (ROWS[:2], {}, "n_topics is 3, but X has n_samples = 2"),
         (ROWS, {"alpha": [1.0, 2.0]}, "alpha must be a number or 3 of them"),
         (ROWS, {"alpha": -1.0}, "alpha must be"),
-        (ROWS, {"sampler": "em"}, "sampler must be one of gsgnht"),
-        (ROWS, {"start": "random"}, "start must be one of variational, k-means"),
+        (ROWS, {"sampler": "em"}, "sampler must be one of langevin, gsgnht"),
+        (ROWS, {"start": "random"}, "start must be one of k-means, variational"),
+        (ROWS, {"start": BETA[:2]}, r"topics x words, \(3, 12\); got an array of the shape \(2, 12\)"),
+        (ROWS, {"start": np.where(np.arange(3)[:, None] == 1, 0, BETA)}, "a direction for each topic: row 1 is zero"),
+        (ROWS, {"start": np.where(BETA > 0.4, np.nan, BETA)}, "start must be finite"),
         (ROWS, {"concentration": 0.0}, "concentration must be"),
         (np.where(np.arange(WORDS) == 3, np.nan, ROWS), {}, "NaN"),
         (ROWS, {"sampler": "gmc-gibbs", "batch_size": 10}, "needs all data"),
@@ -325,6 +384,71 @@ def test_text_and_other_widths_are_refused():
         model.transform(ROWS[:, :5])
     with pytest.raises(ValueError, match="path is for runs that are sampled"):
         sc.SphericalAdmixture(TOPICS, sampler="variational").fit(ROWS, path="nowhere")
+
+
+def test_what_topics_say(tmp_path):
+    """Words by name, present and absent, their intervals, labels; words that no document has are not shown."""
+    rows = np.concatenate([ROWS, np.zeros((DOCUMENTS, 1), np.float32)], axis=1)
+    names = [f"word{w}" for w in range(WORDS + 1)]
+    table = pd.DataFrame(rows, columns=names)
+    model = sc.SphericalAdmixture(TOPICS, start=np.pad(BETA, ((0, 0), (0, 1))), **SETTINGS, **QUICK).fit(table)
+    assert matched(model.components_[:, :WORDS]).min() > 0.985
+    found = model.top_words(4)
+    assert list(found.columns) == ["topic", "word", "mean", "lower", "upper"]
+    for topic in range(TOPICS):  # the order of the topics is that of the start
+        assert set(found.word[found.topic == topic]) == {f"word{4 * topic + w}" for w in range(4)}
+    draws = model.posterior_["topics"].sel(topic=1).values[..., names.index(found.word[4])].ravel()
+    assert found["mean"][4] == pytest.approx(draws.mean(), rel=1e-5)
+    inside = (draws > found.lower[4]) & (draws < found.upper[4])
+    assert 0.8 < inside.mean() < 0.99
+    every = model.top_words(50, absent=True)
+    assert len(every) == TOPICS * WORDS
+    assert "word12" not in set(every.word)
+    assert every["mean"][0] == every["mean"].iloc[:WORDS].min() < 0
+    assert set(model.top_words(1, vocabulary=np.arange(13)).word) <= set(range(12))
+    model.label_topics({1: "rivers"})
+    text = str(model.summary(2))
+    assert "topic 1 rivers: word" in text
+    assert "1 words are in no document" in text
+    assert (
+        f"the largest share of a document is {model.largest_share_:.3f} on average, where equal ones are 0.333" in text
+    )
+    assert model.largest_share_ == pytest.approx(model.transform(table).max(axis=1).mean(), abs=0.03)
+    assert "concentration of documents: 400, 31 times the words (given)" in text
+    assert "flat" not in text
+    model.save(tmp_path / "model.npz")
+    loaded = sc.SphericalAdmixture.load(tmp_path / "model.npz")
+    pd.testing.assert_frame_equal(loaded.top_words(3), model.top_words(3))
+    assert loaded.labels_ == ["", "rivers", ""]
+    for call, words in (
+        (lambda: model.top_words(0), "n_words must be"),
+        (lambda: model.top_words(level=1.0), "level must lie strictly between"),
+        (lambda: model.top_words(vocabulary=names[:5]), "vocabulary must name all 13 words"),
+        (lambda: model.summary(vocabulary=names[:5]), "vocabulary must name all 13 words"),
+        (lambda: model.top_words(absent="no"), "absent must be"),
+        (lambda: model.label_topics({7: "far"}), "labels must have numbers of topics, from 0 to 2"),
+        (lambda: model.transform(rows, n_draws=0), "n_draws must be"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=words):
+            call()
+
+
+def test_one_point_has_no_intervals_and_says_so():
+    model = sc.SphericalAdmixture(TOPICS, sampler="variational", **SETTINGS, n_draws=2, burn_in=3).fit(ROWS)
+    with pytest.warns(UserWarning, match="one point of the topics"):
+        assert model.top_words(2)[["lower", "upper"]].isna().all(axis=None)
+    assert model.verdict().kind == "use means, not intervals"
+    assert model.verdict().action == 'model.set_params(sampler="langevin").fit(X)'
+
+
+def test_advice_names_settings_of_the_model():
+    """A short, hot run: what to do next can be done."""
+    model = sc.SphericalAdmixture(TOPICS, sampler="sggmc", **SETTINGS, **QUICK | {"n_draws": 10, "burn_in": 0})
+    advice = model.fit(ROWS).verdict().action
+    own = {name for name in model.get_params()}
+    settings = re.search(r"set_params\((.*)\)\.fit\(X\)", advice).group(1)
+    assert {part.split("=")[0].strip() for part in settings.split(",")} <= own
+    assert "UnderdampedLangevin" not in advice
 
 
 @parametrize_with_checks([TfIdf()])

@@ -46,10 +46,11 @@ def scales():
         Scale(diagonal),
         Scale(diagonal, matrix=symmetric @ symmetric.T + np.eye(4)),
         Scale(diagonal, vectors=vectors, stretches=np.array([0.1, 3.0])),
+        Scale(diagonal, matrix=symmetric[:2] @ symmetric[:2].T),
     ]
 
 
-@pytest.mark.parametrize("scale", scales(), ids=["diagonal", "matrix", "low rank"])
+@pytest.mark.parametrize("scale", scales(), ids=["diagonal", "matrix", "low rank", "parts"])
 def test_a_scale_is_one_matrix(scale):
     whole = np.stack([scale.forward(e) for e in np.eye(4)], axis=1)
     np.testing.assert_allclose(np.stack([scale.transposed(e) for e in np.eye(4)], axis=1), whole.T, atol=1e-12)

@@ -27,6 +27,7 @@ from scirocco.samplers.base import Strain, at
 from scirocco.samplers.preconditioned import Preconditioned
 
 MOST_SLOPES = 10**7  # of parameters by free numbers
+NEARLY = 0.1  # of the variance of parameters: what other numbers than their own may have in it, if they are many
 
 
 def gradient_report(engine: GradientEngine, moments: Moments, measured: Measured) -> BiasReport | None:
@@ -199,7 +200,7 @@ def _in_parameters(
 def _shares(change: Parametrisation, place: Params, name: str, sd: np.ndarray) -> np.ndarray | None:
     """The share of each free number in the variance of a parameter, (..., free number); None if it has one of its own.
 
-    Where there are too many numbers for that all have the same.
+    Where there are too many numbers for that, each is its own if that is nearly so, and otherwise all are the same.
     """
     leaves, structure = jax.tree.flatten(place)
     number = list(named_leaves(place)).index(name)
@@ -215,9 +216,12 @@ def _shares(change: Parametrisation, place: Params, name: str, sd: np.ndarray) -
         moves = [np.asarray(jax.jvp(parameter, (own,), (z,))[1]) * z for z in signs]
         if np.allclose(moves[0], moves[1], rtol=1e-4):  # J z * z is the same for any signs if J is diagonal
             return None
+        few = own.size**2 <= MOST_SLOPES
+        if not few and np.sum((moves[0] - moves[1]) ** 2) < NEARLY * np.sum(moves[0] ** 2):
+            return None
     size = int(np.prod(shape, dtype=int))
     if size * own.size > MOST_SLOPES:
-        return np.full((*shape, own.size), 1 / own.size)
+        return np.broadcast_to(1 / own.size, (*shape, own.size))
     sizes = (np.asarray(jax.jacfwd(parameter)(own), np.float64) * sd) ** 2
     sizes = sizes.reshape(*shape, -1)
     return sizes / np.maximum(sizes.sum(axis=-1, keepdims=True), np.finfo(np.float64).tiny)

@@ -38,6 +38,9 @@ class Estimator(ABC, Generic[State]):
     independent_draws: ClassVar[bool] = False
     """Whether the estimate is unbiased only with minibatches that are independent of each other."""
 
+    keeps_latent: ClassVar[bool] = False
+    """Whether the estimate is given latent values of rows that are part of the chain, in its state."""
+
     refresh_every: int | None = None
     """Steps of the chain after which ``refresh`` is called; None for never."""
 

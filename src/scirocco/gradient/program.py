@@ -180,7 +180,9 @@ class Program:
             products = jax.vmap(times)(directions)
             curved = marginal(jax.tree.map(lambda rows: rows[0], products))
             strained = jax.tree.map(lambda rows: rows[-1], products)
-            fall = gradient if u is None else jax.tree.map(jnp.subtract, gradient, estimate(centre, batch, number))
+            # Latent values that a chain keeps are those of its own place: at the centre they pull towards where it is.
+            alone = u is None or self.estimator.keeps_latent
+            fall = gradient if alone else jax.tree.map(jnp.subtract, gradient, estimate(centre, batch, number))
             return gradient, jax.tree.map(jnp.multiply, signs, curved), strained, fall
 
         measured = jax.lax.map(once, jnp.arange(repeats, dtype=jnp.int32))

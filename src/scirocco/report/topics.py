@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scirocco.core.credible import interval
+from scirocco.models.labels import shown
 from scirocco.models.lda.hierarchy import distances
-from scirocco.models.lda.labels import shown
 from scirocco.models.lda.words import draws_of, names_of_words
 from scirocco.report import charts
 from scirocco.report.elements import Child, Element, element, number

@@ -31,7 +31,8 @@ from scirocco.samplers.wrapper import Wrapper
 class Scale:
     """L = D M, with D diagonal and M symmetric: nothing, a matrix, or the identity but for some directions.
 
-    ``vectors`` (d, k) are orthonormal and ``stretches`` (k,) the factors along them: M = I + V (stretches - 1) V'.
+    ``vectors`` (d, k) are orthonormal and ``stretches`` (k,) the factors along them: M = I + V (stretches - 1) V'. A
+    ``matrix`` of fewer rows mixes as many parts of the vector, of one length each.
 
     >>> scale = Scale(np.array([1.0, 2.0]), matrix=np.array([[1.0, 0.5], [0.5, 1.0]]))
     >>> print(scale.forward(np.array([1.0, 0.0])), scale.transposed(np.array([1.0, 0.0])), scale.variance)
@@ -63,14 +64,15 @@ class Scale:
 
     def _unmixed(self, x: np.ndarray) -> np.ndarray:
         if self.matrix is not None:
-            return np.linalg.solve(self.matrix, x.reshape(-1, x.shape[-1]).T).T.reshape(x.shape)
+            parts = x.reshape(-1, len(self.matrix), x.shape[-1] // len(self.matrix))
+            return np.linalg.solve(self.matrix, parts).reshape(x.shape)
         if self.vectors is None or self.stretches is None:
             return x
         return x + (x @ self.vectors * (1 / self.stretches - 1)) @ self.vectors.T
 
     def _mixed(self, x: Any) -> Any:
         if self.matrix is not None:
-            return self.matrix.astype(x.dtype) @ x
+            return (self.matrix.astype(x.dtype) @ x.reshape(len(self.matrix), -1)).ravel()
         if self.vectors is None or self.stretches is None:
             return x
         v = self.vectors.astype(x.dtype)
@@ -81,7 +83,7 @@ class Scale:
         """The diagonal of P: the variance that each coordinate would have were the posterior Gaussian."""
         rows: Any = 1.0  # methods, not functions of NumPy: compiled code asks too
         if self.matrix is not None:
-            rows = (self.matrix**2).sum(axis=1)
+            rows = (self.matrix**2).sum(axis=1).repeat(self.diagonal.size // len(self.matrix))
         elif self.vectors is not None and self.stretches is not None:
             rows = 1 + self.vectors**2 @ (self.stretches**2 - 1)
         return self.diagonal**2 * rows

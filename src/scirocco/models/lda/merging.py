@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scirocco.corpora.documents import Documents
+from scirocco.models.labels import checked_topic
 from scirocco.models.lda.agreement import Agreement, align
 from scirocco.models.lda.assignments import Assignments
 from scirocco.models.lda.engine import TOPICS
 from scirocco.models.lda.fitting import named_topics
-from scirocco.models.lda.labels import checked_topic
 from scirocco.models.lda.words import sizes
 
 if TYPE_CHECKING:

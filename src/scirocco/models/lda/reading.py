@@ -13,12 +13,12 @@ from scirocco.core.checks import require_choice, require_count, require_flag
 from scirocco.core.credible import require_level
 from scirocco.core.parts import part_named
 from scirocco.models.count_model import CountModel
+from scirocco.models.labels import checked_labels, checked_topic, shown, with_labels
 from scirocco.models.lda import evaluation, words
 from scirocco.models.lda.agreement import Agreement
 from scirocco.models.lda.coherence import MEASURES, coherence
 from scirocco.models.lda.effects import Effects, effects
 from scirocco.models.lda.hierarchy import TopicTree, tree_of
-from scirocco.models.lda.labels import checked_labels, checked_topic, shown, with_labels
 from scirocco.models.lda.merging import merged
 from scirocco.models.lda.representatives import names_of_documents, representatives
 from scirocco.models.lda.shares_by import GroupShares, shares_by

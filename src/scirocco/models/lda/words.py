@@ -14,8 +14,8 @@ from scipy.optimize import nnls
 
 from scirocco.core.checks import require_count
 from scirocco.core.credible import interval, require_level
+from scirocco.models.labels import with_labels
 from scirocco.models.lda.engine import TOPICS
-from scirocco.models.lda.labels import with_labels
 from scirocco.run import convergence
 
 if TYPE_CHECKING:

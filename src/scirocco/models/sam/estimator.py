@@ -11,9 +11,10 @@ are absent. Topics are sampled from minibatches on a product of spheres, shares 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -24,8 +25,9 @@ from scipy.special import logsumexp
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from scirocco.batches import WithReplacement
 from scirocco.batches.base import batch_rows
-from scirocco.core.checks import positive_array, require_choice, require_count
+from scirocco.core.checks import positive_array, real_array, require_choice, require_count
 from scirocco.core.interrupt import interruptible
 from scirocco.core.seeds import Purpose, generator
 from scirocco.core.types import Array, Params
@@ -34,35 +36,52 @@ from scirocco.gradient.kernel import require_all_data, require_parts
 from scirocco.models.base import GradientModel, require_positive_setting
 from scirocco.models.fit_location import FitLocation
 from scirocco.models.inputs import refuse_text, validate_data
-from scirocco.models.sam import variational
+from scirocco.models.labels import checked_labels
+from scirocco.models.sam import reading, variational
+from scirocco.models.sam.kept_shares import Direction, KeptShares, whitening
 from scirocco.models.sam.model import (
     Hyper,
     ShareAverage,
     gradient_given_nearest,
     joint_target,
     marginal_target,
+    mean_cosine,
     projections,
     shares_block,
     steepness,
 )
 from scirocco.models.sam.weights import sampled, start
+from scirocco.run.describe import rebuild
 from scirocco.run.folder import RunFolder
 from scirocco.run.progress import waiting
-from scirocco.samplers import GMC, SGGMC, GeodesicSGNHT, GradientNoise, Rescaled
+from scirocco.run.trace import Summary
+from scirocco.run.verdict import MEANS, Verdict
+from scirocco.samplers import GMC, SGGMC, GeodesicSGNHT, GradientNoise, Rescaled, UnderdampedLangevin
 from scirocco.samplers.base import Sampler
+from scirocco.samplers.preconditioned import Preconditioned
 from scirocco.target import Target
+from scirocco.verbs.sample import sample
 
-SAMPLED = ("gsgnht", "sggmc")  # from minibatches
+if TYPE_CHECKING:
+    import pandas as pd
+
+KEPT = "langevin"  # from minibatches, shares of all documents kept
+SAMPLED = ("gsgnht", "sggmc")  # from minibatches, shares averaged over
 IN_TURN = ("gmc-gibbs", "gmc-approximate")  # on all data
 VARIATIONAL = ("variational", "stochastic-variational")
-STARTS = ("variational", "k-means")
+STARTS = ("k-means", "variational")
 UNIT = 1e-3  # how far from 1 the length of a row may be
 BYTES = 8 * 2**30  # of dense rows
 STEP = 0.3  # in units of the sd of a topic's direction
+KEPT_STEP = 0.4  # in coordinates in which all directions are about as steep
+ROUNDS, ROUND = 10, 200  # of sampling before the chains begin, at most, and the steps of each
+ALIKE, NEAR = 2.0, 0.05  # a round that changes curvatures by this factor and log kappa by this much was the last
+LONGER = 4  # times as long a run, where chains disagree
 QUIET = 0.5  # times the variance of a momentum: what the noise of one minibatch may add to it
-BATCH = 100  # documents of a minibatch
+BATCH, PASS = 100, 16  # documents of a minibatch, at least; steps in which all are seen where shares are kept
 NOISE_BATCHES, TINY = 8, 1e-12
 PIECE = 2**24  # numbers at a time
+MEASURED, SHARE_DRAWS = 500, 50  # documents that say how flat shares are; draws of shares that are averaged
 
 
 class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
@@ -72,26 +91,35 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
     ----------
     n_topics : int, default 20
         Number of topics K.
-    alpha : default 10.0
-        Of the Dirichlet prior of shares, a number or one for each topic.
+    alpha : default 1.0
+        Of the Dirichlet prior of shares, a number or one for each topic. Large ones make shares flat.
     concentration : float, optional
-        Kappa, of documents around their mixture of topics; 6 times the number of words by default.
+        Kappa, of documents around their mixture of topics. By default documents say it, before the chains begin: the
+        kappa under which they are as far from mixtures of topics as they are. ``summary`` has it.
     topic_concentration : float, optional
         Sigma, of topics around their centre mu; twice the number of words by default.
     centre_concentration : float, optional
         Kappa_0, of mu around the mean document; sigma by default.
-    sampler : default "gsgnht"
-        How topics are inferred. From minibatches "gsgnht", a thermostat, or "sggmc"; on all data "gmc-gibbs",
-        topics and shares in turn, exact, or "gmc-approximate", several draws of the shares and a test that is only
-        nearly right; and as baselines "variational" and "stochastic-variational", which give one point. Or any
-        sampler that moves on manifolds, which is then used as "gsgnht" is.
-    start : str, default "variational"
-        Where chains begin. "variational": k-means, then stochastic variational inference, in rounds, as long as
-        they bring documents nearer to mixtures of topics; at most as many steps as a chain has, and at most half of
-        ``max_seconds``, of which they are a part: with a budget the start depends on the clock. "k-means": there.
+    sampler : default "langevin"
+        How topics are inferred. "langevin" keeps the shares of all documents, moves those of a minibatch and then the
+        topics given all shares: no noise of minibatches. The others of minibatches average over shares, "gsgnht", a
+        thermostat, and "sggmc": they take far longer to forget where they were. On all data "gmc-gibbs", topics and
+        shares in turn, exact, or "gmc-approximate", several draws of the shares and a test that is only nearly right;
+        and as baselines "variational" and "stochastic-variational", which give one point. Or any sampler that moves on
+        manifolds, which is then used as "gsgnht" is.
+    start : str or array, default "k-means"
+        Where chains begin. "k-means", spherical; "variational": from there stochastic variational inference, in
+        rounds, as long as they bring documents nearer to mixtures of topics, at most as many steps as a chain has; or
+        an array, topics x words, of directions of any length. "langevin" then makes up to ten rounds of 200 steps,
+        until topics are as steep as their scale says. All chains begin at the same topics: they tell how sure this
+        arrangement is, not whether there is another. The time of all that is part of ``max_seconds``, about half of
+        it at most: with a budget the start depends on the clock.
     share_draws, share_moves
-        Draws of a document's shares that make a gradient, and moves before each of them.
-    batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose
+        Draws of a document's shares that make a gradient where they are averaged, and moves before each of them, or at
+        each visit of a document whose shares are kept.
+    batch_size : int or float, optional
+        Documents of a minibatch; for "langevin" a sixteenth of all, at least 100, for others 100.
+    n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose
         The run; see ``scirocco.models.base.GradientModel``. Variational methods make ``burn_in`` + ``thin`` *
         ``n_draws`` steps.
 
@@ -101,6 +129,14 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         Topics x words, the directions of the posterior means.
     posterior_
         Draws of ``topics``, an ``xarray.Dataset``, chains put in one order.
+    concentration_
+        Kappa, as given or as found.
+    largest_share_
+        The mean over documents of the largest share of a topic: 1 / K where shares are flat.
+    document_frequency_
+        Documents that have each word.
+    labels_
+        Names of topics, see ``label_topics``.
     search_seconds_
         What the search for a start took of the budget, compiling not counted; 0 for a run that goes on.
     trace_
@@ -118,8 +154,8 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
     ((2, 8), (3, 2))
     """
 
-    _arrays: ClassVar = ("components_", "centre_")
-    _facts: ClassVar = ("hyper_",)
+    _arrays: ClassVar = ("components_", "centre_", "document_frequency_")
+    _facts: ClassVar = ("hyper_", "labels_", "largest_share_")
     _bias_note: ClassVar = (
         "shares of topics in documents are averaged over draws of their own, whose error is not part of this report"
     )
@@ -127,9 +163,9 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
     estimator = None  # a model of its own: not a setting
 
     def __init__(
-        self, n_topics: int = 20, *, alpha: Any = 10.0, concentration: float | None = None,
-        topic_concentration: float | None = None, centre_concentration: float | None = None, sampler: Any = "gsgnht",
-        start: str = "variational", share_draws: int = 2, share_moves: int = 2,
+        self, n_topics: int = 20, *, alpha: Any = 1.0, concentration: float | None = None,
+        topic_concentration: float | None = None, centre_concentration: float | None = None, sampler: Any = "langevin",
+        start: Any = "k-means", share_draws: int = 2, share_moves: int = 2,
         batch_size: int | float | None = None, n_draws: int = 100, burn_in: int = 1000, thin: int = 10,
         n_chains: int = 2, max_seconds: float | None = None, random_state: Any = None, measure_bias: bool = True,
         verbose: bool = False,
@@ -165,8 +201,7 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
     def _fit(self, X: Any, y: Any, location: FitLocation, callback: Any = None) -> SphericalAdmixture:
         del y
         self._check_run()
-        require_choice("sampler", self._algorithm, (*SAMPLED, *IN_TURN, *VARIATIONAL))
-        require_choice("start", self.start, STARTS)
+        require_choice("sampler", self._algorithm, (KEPT, *SAMPLED, *IN_TURN, *VARIATIONAL))
         for name in ("n_topics", "share_draws", "share_moves"):
             require_count(name, getattr(self, name))
         rows = self._rows(X, reset=True)
@@ -175,19 +210,25 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         self.hyper_: list[Any] = list(self._hyper(rows.shape[1]))
         mean = rows.mean(axis=0, dtype=np.float64)
         self.centre_ = (mean / max(np.linalg.norm(mean), 1e-12)).astype(np.float32)
+        self.document_frequency_, self.labels_ = np.count_nonzero(rows, axis=0), [""] * self.n_topics
         seed = location.seed(self.random_state)
-        topics = self._initial(rows, seed)
+        topics = self._checked_start(rows.shape[1])
+        if topics is None:
+            topics = self._initial(rows, seed)
+        self.hyper_ = list(self._begun(location) or self._fitting(rows, topics, self._settings))
         self.search_seconds_ = 0.0
         if self._algorithm in VARIATIONAL:
             if location.path is not None:
                 raise ValueError(f"path is for runs that are sampled; sampler {self.sampler!r} has none")
-            return self._fit_variational(rows, topics, seed, callback)
+            return self._fit_variational(rows, topics, seed, callback)._measured(rows, seed)
         self._check_sampler(rows, location)
-        if self.start == "variational" and not location.begun:
+        if isinstance(self.start, str) and self.start == "variational" and not location.begun:
             topics, self.search_seconds_ = self._search(rows, topics, seed)
+        if self._algorithm == KEPT and not location.begun:
+            topics = self._settled(rows, topics, seed)
         self._fit_sampled(rows, topics, location, seed)
         self._settle()
-        return self
+        return self._measured(rows, seed)
 
     def _hyper(self, words: int) -> Hyper:
         for name in ("concentration", "topic_concentration", "centre_concentration"):
@@ -230,6 +271,22 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
                 "drop empty ones"
             )
         return rows / length[:, None].astype(np.float32)
+
+    def _checked_start(self, words: int) -> np.ndarray | None:
+        """The topics that were given as directions; None for those to be found."""
+        if isinstance(self.start, str):
+            require_choice("start", self.start, STARTS)
+            return None
+        topics = real_array("start", self.start)
+        if topics.shape != (self.n_topics, words):
+            raise ValueError(
+                f"start must be one of {', '.join(STARTS)}, or topics x words, {(self.n_topics, words)}; got an array "
+                f"of the shape {topics.shape}"
+            )
+        length = np.linalg.norm(topics, axis=1, keepdims=True)
+        if not length.min() > 0:
+            raise ValueError(f"start must have a direction for each topic: row {int(np.argmin(length))} is zero")
+        return (topics / length).astype(np.float32)
 
     def _initial(self, rows: np.ndarray, seed: int) -> np.ndarray:
         """Centres of spherical k-means, begun far from each other, each drawn towards the mean document."""
@@ -281,19 +338,80 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
                 steps=self.burn_in + self.thin * self.n_draws, max_seconds=half,
             )  # fmt: skip
 
+    def _settled(self, rows: np.ndarray, topics: np.ndarray, seed: int) -> np.ndarray:
+        """Topics where the chains will be: rounds of sampling, until one leaves topics about as steep as it found them.
+
+        A kappa that was not given follows from how near documents come to mixtures of topics.
+        """
+        target, hyper = self._free_target(rows), self._settings
+        for number in range(ROUNDS):
+            curvature = steepness(rows, topics, hyper)
+            sampler = Preconditioned(UnderdampedLangevin(KEPT_STEP / 2), whitening(curvature, topics.shape[1]))
+            own = int(generator(seed, Purpose.SEARCH_ROWS, 2, number).integers(2**31))
+            drawn = sample(
+                target, sampler, {"topics": jnp.asarray(topics)}, num_samples=2, thin=ROUND // 2, burn_in=0,
+                batch_size=self._batch(rows), batching=self._batching(rows), estimator=self._kept(hyper),
+                chains=self.n_chains, report=False, progress=False, seed=own,
+            )  # fmt: skip
+            topics = drawn.posterior["topics"].values[0, -1]
+            self.search_seconds_ += drawn.seconds
+            before, hyper = hyper, self._fitting(rows, topics, hyper)
+            change = np.linalg.solve(curvature, steepness(rows, topics, hyper))
+            apart = np.max(np.abs(np.log(np.linalg.eigvals(change).real)))
+            late = self.max_seconds is not None and self.search_seconds_ > self.max_seconds / 2
+            if late or (apart < np.log(ALIKE) and abs(np.log(hyper.kappa / before.kappa)) < NEAR):
+                break
+        self.hyper_ = list(hyper)
+        return topics
+
+    def _begun(self, location: FitLocation) -> Hyper | None:
+        """The settings of a run that goes on; None for one that begins, or has its settings from the start alone."""
+        if not location.begun or self._algorithm != KEPT or location.description is None:
+            return None
+        return self._settings._replace(kappa=float(rebuild(location.description.parts.estimator).kappa))
+
+    def _fitting(self, rows: np.ndarray, topics: np.ndarray, hyper: Hyper) -> Hyper:
+        """With the kappa under which documents are as far from their mixtures as they are, if none was given."""
+        if self.concentration is not None:
+            return hyper
+        mean = np.clip(mean_cosine(rows, topics, hyper), 1e-3, 1 - 1e-6)
+        return hyper._replace(kappa=float(rows.shape[1] * mean / (1 - mean**2)))
+
+    def _free_target(self, rows: np.ndarray) -> Target:
+        return marginal_target(rows, self.centre_, self._settings, constraints={"topics": Direction()})
+
+    def _kept(self, hyper: Hyper) -> KeptShares:
+        return KeptShares(hyper.alpha, hyper.kappa, hyper.power, self.share_moves)
+
     def _batch(self, rows: np.ndarray) -> int:
         """The number of rows of a minibatch."""
-        size = BATCH if self.batch_size is None else self.batch_size
+        size = self._own_batch(len(rows)) if self.batch_size is None else self.batch_size
         return batch_rows(min(size, len(rows)) if isinstance(size, int | np.integer) else size, len(rows))
+
+    def _batching(self, rows: np.ndarray) -> WithReplacement | None:
+        """Minibatches that know the places of documents, by which estimators keep shares: others shuffle them."""
+        return WithReplacement() if self._batch(rows) < len(rows) else None
+
+    def _own_batch(self, size: int) -> int:
+        """Shares that are kept want to be visited: all documents in 16 steps."""
+        return min(size, max(BATCH, size // PASS if self._algorithm == KEPT else 0))
 
     def _fit_sampled(self, rows: np.ndarray, topics: np.ndarray, location: FitLocation, seed: int) -> None:
         hyper = self._settings
         own = partial(self._own_sampler, rows, topics, seed)
+        if self._algorithm == KEPT:
+            self._sample(
+                self._free_target(rows), {"topics": jnp.asarray(topics)}, own, location, seed=seed,
+                estimator=self._kept(hyper), batch_size=self._own_batch(len(rows)), batching=self._batching(rows),
+                spent=self.search_seconds_,
+            )  # fmt: skip
+            return
         if self._algorithm in SAMPLED:
             average = ShareAverage(hyper.alpha, hyper.kappa, hyper.power, self.share_draws, self.share_moves)
             self._sample(
                 marginal_target(rows, self.centre_, hyper), {"topics": jnp.asarray(topics)}, own, location, seed=seed,
-                estimator=average, batch_size=min(BATCH, len(rows)), spent=self.search_seconds_,
+                estimator=average, batch_size=min(BATCH, len(rows)), batching=self._batching(rows),
+                spent=self.search_seconds_,
             )  # fmt: skip
             return
         draws = 1 if self._algorithm == "gmc-gibbs" else self.share_draws
@@ -309,6 +427,8 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
     def _own_sampler(self, rows: np.ndarray, topics: np.ndarray, seed: int) -> Sampler:
         """Steps in units of the sd of each topic's direction, shorter where minibatches are noisier than that."""
         curvature = steepness(rows, topics, self._settings)
+        if self._algorithm == KEPT:
+            return Preconditioned(UnderdampedLangevin(KEPT_STEP), whitening(curvature, topics.shape[1]))
         slope = np.sqrt(np.diag(curvature))[:, None]
         stiffest = np.sqrt(np.linalg.eigvalsh(curvature / (slope * slope.T))[-1])
         scale = {"topics": (1 / slope).astype(np.float32)}
@@ -364,21 +484,31 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         mean = topics.mean(axis=(0, 1))
         self.components_ = mean / np.linalg.norm(mean, axis=1, keepdims=True)
 
+    def _measured(self, rows: np.ndarray, seed: int) -> SphericalAdmixture:
+        """How far documents differ in their shares, by some of them."""
+        some = generator(seed, Purpose.NOISE_BATCHES, 1).choice(len(rows), min(len(rows), MEASURED), replace=False)
+        self.largest_share_ = float(np.mean(np.max(self._shares(rows[some], SHARE_DRAWS)[0], axis=1)))
+        return self
+
     def target(self, X: Any) -> Target:
         """The posterior of the topics given shares at their nearest, as a ``Target``, for runs of your own."""
         rows = self._rows(X, reset=not hasattr(self, "n_features_in_"))
-        hyper, mean = self._hyper(rows.shape[1]), rows.mean(axis=0)
+        hyper, mean = self._settings if hasattr(self, "hyper_") else self._hyper(rows.shape[1]), rows.mean(axis=0)
         return marginal_target(rows, mean / np.linalg.norm(mean), hyper)
 
     # Using.
 
-    def transform(self, X: Any, *, n_draws: int = 50, return_std: bool = False) -> Any:
+    def transform(self, X: Any, *, n_draws: int = SHARE_DRAWS, return_std: bool = False) -> Any:
         """The mean shares of topics in documents, over ``n_draws`` draws of topics and shares, (document, topic).
 
         With ``return_std`` also their standard deviations.
         """
         check_is_fitted(self)
-        rows = self._rows(X, reset=False)
+        require_count("n_draws", n_draws)
+        mean, sd = self._shares(self._rows(X, reset=False), n_draws)
+        return (mean, sd) if return_std else mean
+
+    def _shares(self, rows: np.ndarray, n_draws: int) -> tuple[np.ndarray, np.ndarray]:
         hyper, topics = self._settings, self._draws("topics", most=10)
         each = max(1, -(-n_draws // len(topics)))
         total = square = np.zeros((len(rows), self.n_topics))
@@ -391,7 +521,55 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
             total, square = total + theta.sum(axis=0), square + (theta**2).sum(axis=0)
         count = each * len(topics)
         mean = total / count
-        return (mean, np.sqrt(np.maximum(square / count - mean**2, 0))) if return_std else mean
+        return mean, np.sqrt(np.maximum(square / count - mean**2, 0))
+
+    # Reading.
+
+    @property
+    def concentration_(self) -> float:
+        """The kappa of the fit."""
+        check_is_fitted(self)
+        return float(self._settings.kappa)
+
+    def top_words(
+        self, n_words: int = 10, vocabulary: Any = None, *, level: float = 0.9, absent: bool = False
+    ) -> pd.DataFrame:  # fmt: skip
+        """The words with the largest entries of each topic: topic, word, mean, lower and upper end of the interval.
+
+        With ``absent`` those with the most negative ones, which are absent where the topic is. Words that are in no
+        document are left out. ``vocabulary`` names the columns of X; by default those of a DataFrame, or numbers.
+        """
+        check_is_fitted(self)
+        return reading.top_words(self, n_words, vocabulary, level, absent)
+
+    def summary(self, n_words: int = 5, vocabulary: Any = None) -> Summary:
+        """Mean, sd, ESS and R-hat of the ``n_words`` first words of each topic, and how flat shares of topics are."""
+        check_is_fitted(self)
+        return reading.summary(self, n_words, vocabulary)
+
+    def label_topics(self, labels: Any) -> SphericalAdmixture:
+        """Name topics, by ``{topic: text}`` or a list with a text for each; "" takes a name away.
+
+        Labels are shown wherever topics are listed, and saved with the model; ``fit`` forgets them.
+        """
+        check_is_fitted(self)
+        self.labels_ = checked_labels(labels, self.labels_)
+        return self
+
+    def verdict(self) -> Verdict:
+        """Whether to use the fit, why, and what to do next."""
+        check_is_fitted(self)
+        if self._algorithm in VARIATIONAL and hasattr(self, "trace_"):
+            point = "variational inference gives one point: what the posterior is beside it is not known"
+            return Verdict(MEANS, (point,), f'model.set_params(sampler="{KEPT}").fit(X)')
+        found = super().verdict()
+        if "sampler=" not in found.action:
+            return found
+        # What is offered to chains in flat space does not run here.
+        if self._algorithm != KEPT:
+            return replace(found, action=f'model.set_params(sampler="{KEPT}").fit(X)')
+        longer = f"thin={LONGER * self.thin}, burn_in={LONGER * max(self.burn_in, 1)}"
+        return replace(found, action=f"model.set_params({longer}).fit(X)")
 
     def log_perplexity(
         self, X: Any, *, n_shares: int = 1000, max_draws: int | None = 100, random_state: Any = 0

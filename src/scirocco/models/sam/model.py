@@ -12,6 +12,7 @@ the sign of their estimate and their equation 10 are misprinted).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -55,10 +56,13 @@ def projections(topics: Array, rows: Array) -> tuple[Array, Array]:
     return rows @ topics.T, topics @ topics.T
 
 
-def marginal_target(rows: np.ndarray, centre: np.ndarray, hyper: Hyper) -> Target:
-    """The topics alone. Gradients come from ``ShareAverage``; where a value is asked for, shares are the nearest."""
+def marginal_target(rows: np.ndarray, centre: np.ndarray, hyper: Hyper, **space: Any) -> Target:
+    """The topics alone. Gradients come from an estimator; where a value is asked for, shares are the nearest.
+
+    ``space`` is what topics are to a sampler, points of spheres by default.
+    """
     likelihood = Given(at_nearest_shares, hyper)
-    return Target(_prior(centre, hyper), likelihood, rows, batched=True, manifold={"topics": Sphere()})
+    return Target(_prior(centre, hyper), likelihood, rows, batched=True, **space or {"manifold": {"topics": Sphere()}})
 
 
 def _prior(centre: np.ndarray, hyper: Hyper) -> Given:
@@ -167,6 +171,23 @@ def steepness(rows: np.ndarray, topics: np.ndarray, hyper: Hyper, piece: int = 4
     pieces = (jnp.asarray(rows[first : first + piece]) for first in range(0, len(rows), piece))
     pulls = [np.asarray(_pulled(jnp.asarray(topics), part, hyper.kappa), np.float64) for part in pieces]
     return hyper.sigma * np.eye(len(topics)) + np.sum(pulls, axis=0)
+
+
+def mean_cosine(rows: np.ndarray, topics: np.ndarray, hyper: Hyper, most: int = 2000) -> float:
+    """The mean over documents, of some evenly spread, of the cosine with a mixture whose shares are drawn."""
+    some = jnp.asarray(rows[np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(int)])
+    return float(_mean_cosine(jnp.asarray(topics), some, jnp.asarray(hyper.alpha), hyper.kappa, hyper.power))
+
+
+@partial(jax.jit, static_argnums=4)
+def _mean_cosine(topics: Array, rows: Array, alpha: Array, kappa: Any, power: int) -> Array:
+    dots, gram = projections(topics, rows)
+    kappa = jnp.asarray(kappa, dots.dtype)
+    shares, _ = sampled(
+        jax.random.key(0), start(dots, gram, kappa), dots, gram, alpha.astype(dots.dtype), kappa, power=power, draws=1,
+        between=30,
+    )  # fmt: skip
+    return jnp.mean(cosine(shares.theta, dots, gram))
 
 
 @jax.jit

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from scirocco.models.lda.reading import TopicReading
+
+class Labelled(Protocol):
+    """A model whose topics have labels, "" where there is none."""
+
+    labels_: list[str]
 
 
 def checked_labels(labels: Any, known: list[str]) -> list[str]:
@@ -36,12 +40,12 @@ def checked_topic(name: str, topic: Any, topics: int) -> int:
     return int(topic)
 
 
-def shown(model: TopicReading, topic: int) -> str:
+def shown(model: Labelled, topic: int) -> str:
     """A topic by its number and its label, if it has one."""
     return f"{topic} {model.labels_[topic]}".rstrip()
 
 
-def with_labels(model: TopicReading, table: pd.DataFrame) -> pd.DataFrame:
+def with_labels(model: Labelled, table: pd.DataFrame) -> pd.DataFrame:
     """A table with a column ``label`` after that of the topic, if there are labels."""
     if any(model.labels_):
         table.insert(list(table).index("topic") + 1, "label", np.asarray(model.labels_, object)[table["topic"]])
