@@ -116,7 +116,8 @@ def density():
 
 
 def admixture():
-    return sc.SphericalAdmixture(2, **FAST).fit(normalize(counts()))
+    X = pd.DataFrame(normalize(counts()), columns=WORDS)
+    return sc.SphericalAdmixture(2, **FAST).fit(X).label_topics({0: HOSTILE})
 
 
 def written(kind, path):

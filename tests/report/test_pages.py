@@ -153,7 +153,7 @@ def _contrast(first, second):
 
 
 def test_hostile_names_are_text(opened):
-    for kind in ("posterior", "topics", "clusters", "logistic", "directions", "components"):
+    for kind in ("posterior", "topics", "clusters", "logistic", "directions", "components", "admixture"):
         tab = opened(kind)
         tab.wait_for_timeout(50)
         assert HOSTILE in tab.locator("body").text_content(), kind

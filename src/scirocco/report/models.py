@@ -15,8 +15,10 @@ from scirocco.diagnostics.predictive import expected_calibration_error
 from scirocco.models.base import GradientModel
 from scirocco.models.bayesian_pca import BayesianPCA
 from scirocco.models.dp_mixture.readings import MixtureReadings
+from scirocco.models.labels import shown
 from scirocco.models.lda.reading import TopicReading
 from scirocco.models.logistic import LogisticRegression
+from scirocco.models.sam.estimator import SphericalAdmixture
 from scirocco.models.von_mises_fisher.estimator import VonMisesFisherMixture
 from scirocco.report import charts
 from scirocco.report.clusters import add_clusters, sizes_table, together, unsure_rows
@@ -82,6 +84,13 @@ def _(model: VonMisesFisherMixture, page: Page, X: Any = None, y: Any = None) ->
         seed = model._fixed_seed()
         page.add("pairs", "Together", *together(labels, lambda rows: model.co_clustering(every[rows]), seed))
         page.add("rows", "Rows", *unsure_rows(membership, labels, model.entropy(X)))
+    _rest(page, model)
+
+
+@add_model.register
+def _(model: SphericalAdmixture, page: Page, X: Any = None, y: Any = None) -> None:
+    check_is_fitted(model)
+    page.add("topics", "Topics", *_spherical_topics(model))
     _rest(page, model)
 
 
@@ -170,6 +179,26 @@ def _directions(model: VonMisesFisherMixture) -> list[Child]:
             labels[["component"]], concentrations, f"Concentrations with {LEVEL:.0%} intervals", name="concentrations"
         )
     )
+    return parts
+
+
+def _spherical_topics(model: SphericalAdmixture) -> list[Child]:
+    """The words that each topic points at, and those that it points away from."""
+    present, absent = (model.top_words(FEATURES, level=LEVEL, absent=absent) for absent in (False, True))
+    facts_known: list[tuple[str, Child]] = [
+        ("concentration", number(model.concentration_, 4)),
+        ("mean of the largest share", number(model.largest_share_)),
+    ]
+    parts: list[Child] = [facts(facts_known)]
+    for k in range(model.n_topics):
+        own = present[present["topic"] == k]
+        away = ", ".join(map(str, absent.loc[absent["topic"] == k, "word"]))
+        listed = own.drop(columns=["topic", "label"], errors="ignore").astype({"word": str})
+        words = f"The largest entries of topic {k}, with {LEVEL:.0%} intervals"
+        parts += [
+            element("h3", f"Topic {shown(model, k)}"), table(listed, words, name=f"topic-{k}"),
+            element("p", f"Absent where the topic is: {away}.", class_="note") if away else None,
+        ]  # fmt: skip
     return parts
 
 
