@@ -15,7 +15,7 @@ from scirocco.report.elements import Child, Element, code, element, number, perc
 from scirocco.report.page import Page
 from scirocco.report.tables import facts, table
 from scirocco.run import convergence
-from scirocco.run.describe import rebuild
+from scirocco.run.describe import is_opaque, rebuild
 from scirocco.run.description import Description, StepSettings
 from scirocco.run.trace import LEAST_DRAWS, MAX_ROWS, PICKED, Trace, coordinates, label_of, thinned
 from scirocco.run.trace_verdict import sampler_code
@@ -80,7 +80,7 @@ def run_facts(trace: Trace) -> list[tuple[str, Child]]:
         return rows
     steps = known.settings if isinstance(known.settings, StepSettings) else None
     if known.parts.sampler is not None:
-        rows.append(("sampler", sampler_code(known.parts.sampler)))
+        rows.append(("sampler", _sampler(known.parts.sampler)))
     if known.choice:
         rows.append(("chosen because", known.choice))
     if steps is not None:
@@ -95,6 +95,14 @@ def run_facts(trace: Trace) -> list[tuple[str, Child]]:
     used = known.software
     rows.append(("software", f"scirocco {used.scirocco}, JAX {used.jax}, NumPy {used.numpy}; {used.processor}"))
     return rows
+
+
+def _sampler(described: Any) -> str:
+    """A sampler as code, or by its name where only the model can write it."""
+    code = sampler_code(described)
+    if code != "sampler":
+        return code
+    return "the caller's own" if is_opaque(described) else type(rebuild(described)).__name__
 
 
 def _rows_of(known: Description, steps: StepSettings) -> str:
