@@ -65,6 +65,7 @@ def spoken(call, capsys):
     return code, json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # the child becomes another program at once
 def test_ctrl_c_on_a_terminal_and_the_way_on(here, capsys):
     """What was stopped goes on bit for bit: the draws are those of a run that never stopped."""
     call = ["sample", "model:target", *SETTINGS, "--draws", "20000", "--seed", "3", "--out", "run"]

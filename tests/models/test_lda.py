@@ -73,7 +73,7 @@ def test_chains_are_aligned(fitted):
     draws = fitted.posterior_["topics"]
     assert draws.dims == ("chain", "draw", "topic", "word")
     assert not np.array_equal(draws[0], draws[1])
-    assert draws.shape[:2] == (2, 22)  # as many as there are records in the second half
+    assert draws.shape[:2] == (2, 23)  # as many as there are records in the second half
     first, second = draws.mean("draw").values
     assert np.array_equal(align(first, second), np.arange(4))
     assert np.abs(first - second).sum(axis=1).max() < 0.3
@@ -341,7 +341,7 @@ def test_recorder_keeps_the_second_half_at_equal_intervals():
         ({"n_topics": 0}, None, "n_topics must be a whole number of at least 1"),
         ({"alpha": 0.0}, None, "alpha must be finite and greater than 0"),
         ({"alpha": [0.1, 0.2]}, None, "alpha must be a number or 3"),
-        ({"beta": [0.1]}, None, "beta must be a number or 5"),
+        ({"beta": [0.1]}, None, "beta must be a number, 5 of them, one for each word"),
         ({"sampler": "vb"}, None, "sampler must be one of"),
         ({"sampler": 3}, None, "sampler must be one of"),
         ({"skip_sweeps": 20}, None, "skip_sweeps must be below sweeps"),

@@ -101,8 +101,8 @@ def test_an_update_that_was_stopped_resumes_bit_for_bit(before, tmp_path, monkey
     looks = iter(range(10**9))
     monkeypatch.setattr("time.perf_counter", lambda: 0.5 * next(looks))
     monkeypatch.setattr(clock, "compile_seconds", lambda: 0.0)
-    part = sc.update(before[0], target_of(DATA), num_samples=300, path=tmp_path / "part", max_seconds=1, report=False)
-    assert part.count < 300
+    part = sc.update(before[0], target_of(DATA), num_samples=300, path=tmp_path / "part", max_seconds=100, report=False)
+    assert 0 < part.count < 300
     again = sc.resume(tmp_path / "part", target_of(DATA), max_seconds=1e6)
     np.testing.assert_array_equal(again.posterior["beta"], whole.posterior["beta"])
     assert again.description.parts.near
