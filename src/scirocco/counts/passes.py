@@ -104,7 +104,8 @@ class PassEngine(Engine, Generic[C]):
         chain, began, before = self.chain, time.perf_counter(), self.chain.passes
         finite = True
         while self.step < until and self.work[0] < self.work[1] and not clock.over:
-            if self._waits():
+            self.waits = self._waits()
+            if self.waits:
                 break
             if chain.searching and clock.share > 0:
                 self._pace(clock.share)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import time
 from abc import abstractmethod
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -22,6 +23,8 @@ from scirocco.core.interrupt import interruptible
 from scirocco.models import storage
 from scirocco.models.fit_location import FitLocation
 from scirocco.models.reported import Reported
+from scirocco.run.elsewhere import Elsewhere
+from scirocco.run.resume import GivenParts
 from scirocco.run.trace import Trace
 from scirocco.run.verdict import Verdict, judge
 from scirocco.samplers.base import automatic
@@ -100,13 +103,13 @@ class CountModel(Reported, BaseEstimator):  # type: ignore[misc]
     # Fitting.
 
     @interruptible
-    def fit(self, X: Any, y: Any = None, *, path: str | Path | None = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, path: str | Path | None = None, executor: Executor | None = None) -> Self:
         """Sample the posterior given ``X``: counts, rows x columns, or what else the model says that it takes.
 
         With a ``path`` draws and checkpoints go to that folder, and ``scirocco.resume(path, X)`` goes on with a fit
-        that was interrupted or killed, bit for bit.
+        that was interrupted or killed, bit for bit. The workers of an ``executor`` advance the chains, each a task.
         """
-        return self._fit(X, y, FitLocation.of(path))
+        return self._fit(X, y, FitLocation.of(path, Elsewhere.of(executor, X, GivenParts(), y)))
 
     def _fit(self, X: Any, y: Any, location: FitLocation) -> Self:
         del y

@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 
 from scirocco.models.storage import settings_of
 from scirocco.run.description import Description, ModelSettings, PassSettings, RunOptions
+from scirocco.run.elsewhere import Elsewhere
 from scirocco.run.engine import Engine
 from scirocco.run.folder import RunFolder, all_begun
 from scirocco.run.resume import GivenParts
@@ -29,11 +30,13 @@ class FitLocation:
     path: Path | None = None
     description: Description | None = None
     given: GivenParts = field(default_factory=GivenParts)
+    elsewhere: Elsewhere | None = None
+    """Who advances the chains of a new fit, if not this process."""
 
     @classmethod
-    def of(cls, path: str | Path | None) -> FitLocation:
+    def of(cls, path: str | Path | None, elsewhere: Elsewhere | None = None) -> FitLocation:
         """The folder for a new fit."""
-        return cls(None if path is None else Path(path))
+        return cls(None if path is None else Path(path), elsewhere=elsewhere)
 
     @property
     def begun(self) -> bool:
@@ -57,7 +60,9 @@ class FitLocation:
 
     def model(self, model: Any) -> ModelSettings | None:
         """What a run on disk must know of its model, so that ``resume`` can make it again."""
-        return None if self.path is None else ModelSettings(type(model).__name__, settings_of(model))
+        if self.path is None and self.elsewhere is None:
+            return None
+        return ModelSettings(type(model).__name__, settings_of(model))
 
     def run(
         self, engines: Sequence[Engine], model: Any, data: dict[str, Any], *, seed: int, sampler: str,
@@ -72,14 +77,19 @@ class FitLocation:
             options = RunOptions(max_seconds=seconds, progress=bool(model.verbose), workers=workers)
             settings = PassSettings(seed, len(engines), sampler)
             description = Description(RESUMER, settings, options, data=data, model=self.model(model))
-        if self.path is None:
+        if self.path is None and self.elsewhere is None:
             trace = run(engines, description, None)
         else:
-            with RunFolder.new(self.path) if self.description is None else RunFolder(self.path) as folder:
+            with self._folder() as folder:
                 folder.write(description)
                 trace = run(engines, description, folder)
         warn_if_interrupted(trace)
         return trace
+
+    def _folder(self) -> RunFolder:
+        if self.description is None or self.path is None:
+            return RunFolder.new(self.path, self.elsewhere)
+        return self.given.folder(self.path)
 
 
 def warn_if_interrupted(trace: Trace) -> None:

@@ -27,4 +27,4 @@ class ModelResumer(Resumer):
         settings = {key: rebuild(value) for key, value in model.settings.items()}
         if isinstance(description.settings, PassSettings):  # a budget of seconds says how many passes there may be
             settings["max_seconds"] = description.options.max_seconds
-        return getattr(models, model.name)(**settings)._fit(X, y, FitLocation(path, description))
+        return getattr(models, model.name)(**settings)._fit(X, y, FitLocation(path, description, given))

@@ -58,6 +58,9 @@ class Engine(ABC):
     starts: dict[str, np.ndarray] = {}  # noqa: RUF012 - replaced, never changed
     """Where the chains began, by variable; {} if that says nothing."""
 
+    waits: bool = False
+    """Whether it can go on only when other groups have come as far."""
+
     pending: Sums | None = None
     """Sums of the newest draws, which a chunk has not handed over yet."""
 

@@ -2,7 +2,8 @@
 
 run.json        what the run is: settings, parts, data; written before any work is done
 lock            held by the process that works on the run, and by no dead one
-chains-<first>  the checkpoints of each group of chains (``run.checkpoint``)
+stop            while there is one, groups of chains in other processes stop (``run.elsewhere``)
+chains-<first>  the checkpoints of each group of chains (``run.checkpoint``), and the lock of the process that has it
 tuning-<k>      the rounds of a search for a step size, until the chains have begun; of shard k
 report          what the engine says of the run at its end
 draws.zarr, ragged.zarr
@@ -10,31 +11,46 @@ draws.zarr, ragged.zarr
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
 from scirocco.run import checkpoint
 from scirocco.run.description import Description, Settings, StepSettings
 
-NAME, LOCK, REPORT = "run.json", "lock", "report"
-FILES = r"run\.json|lock|report|chains-\d+|tuning-\d+|draws\.zarr|ragged\.zarr"  # of a run or a saved trace
+if TYPE_CHECKING:
+    from scirocco.run.elsewhere import Elsewhere
+
+NAME, LOCK, REPORT, STOP = "run.json", "lock", "report", "stop"
+FILES = r"run\.json|lock|stop|report|chains-\d+|tuning-\d+|draws\.zarr|ragged\.zarr"  # of a run or a saved trace
 HALF_WRITTEN = f".{NAME}.*.tmp"  # by a process that was killed
 
 
 class RunFolder:
-    """A folder that this process alone works on while it is entered."""
+    """A folder that this process alone works on while it is entered; ``elsewhere`` are those who advance its chains."""
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+    keeps = True
+    """Whether it stays when the run is over."""
+
+    def __init__(self, path: str | Path, elsewhere: Elsewhere | None = None) -> None:
+        self.path, self.elsewhere = Path(path), elsewhere
         self._lock = FileLock(self.path / LOCK)
 
     @classmethod
-    def new(cls, path: str | Path) -> RunFolder:
+    def new(cls, path: str | Path | None, elsewhere: Elsewhere | None = None) -> RunFolder:
         """The folder of a run that begins."""
-        folder = cls(path)
+        if path is None:
+            return TemporaryFolder(elsewhere)
+        folder = cls(path, elsewhere)
         folder.require_free()
         return folder
+
+    def chains(self, settings: Settings) -> range:
+        """Those that are worked on here."""
+        return range(settings.chains)
 
     def require_free(self) -> None:
         """Reject a folder that holds something."""
@@ -51,6 +67,12 @@ class RunFolder:
             self._lock.acquire(timeout=0)
         except Timeout:
             raise RuntimeError(f"another process works on the run in {self.path}: wait for it, or end it") from None
+        if self.elsewhere is not None:
+            try:
+                self.elsewhere.require_workers(self.path)
+            except BaseException:
+                self.__exit__()
+                raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -61,6 +83,19 @@ class RunFolder:
         for path in self.path.glob(HALF_WRITTEN):
             path.unlink(missing_ok=True)
         checkpoint.write_json(self.path / NAME, description.to_json())
+
+
+class TemporaryFolder(RunFolder):
+    """For a run that ends in memory, and whose groups of chains meet in files meanwhile."""
+
+    keeps = False
+
+    def __init__(self, elsewhere: Elsewhere | None) -> None:
+        super().__init__(tempfile.mkdtemp(prefix="scirocco-run-"), elsewhere)
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        shutil.rmtree(self.path, ignore_errors=True)
 
 
 def read_description(path: Path) -> Description:
@@ -88,8 +123,12 @@ def group_folders(path: Path) -> dict[int, Path]:
 
 def all_begun(path: Path, settings: Settings) -> bool:
     """Whether every group of chains has a checkpoint: then they hold all values of the start."""
-    size = settings.group_size if isinstance(settings, StepSettings) else 1
-    return set(range(0, settings.chains, size)) <= set(group_folders(path))
+    return set(range(0, settings.chains, group_size(settings))) <= set(group_folders(path))
+
+
+def group_size(settings: Settings) -> int:
+    """Chains of a group."""
+    return settings.group_size if isinstance(settings, StepSettings) else 1
 
 
 def has_state(path: Path) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,7 +14,8 @@ from scirocco.core.checks import require_count
 from scirocco.core.interrupt import interruptible
 from scirocco.core.parts import part, part_named
 from scirocco.run.description import Description, StepSettings
-from scirocco.run.folder import read_description
+from scirocco.run.elsewhere import Elsewhere
+from scirocco.run.folder import RunFolder, read_description
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,8 @@ class GivenParts:
     blocks: tuple[Any, ...] = ()
     collect: Any = None
     initial: Any = None
+    folder: Callable[[Path], RunFolder] = RunFolder
+    """Opens the folder of the run: who works on it, and where."""
 
     def refuse(self, kind: str, *names: str) -> None:
         """Reject parts that a kind of run does not have."""
@@ -60,6 +65,7 @@ def resume(
     sampler: Any = None, estimator: Any = None, batching: Any = None, blocks: Sequence[Any] = (),
     collect: Callable[[Any], Any] | bool | None = None, initial: Any = None, checkpoint_seconds: float | None = None,
     progress: bool | None = None, workers: int | None = None, threads: int | None = None, report: bool | None = None,
+    executor: Executor | None = None,
 ) -> Any:  # fmt: skip
     """Go on with a run from its last checkpoint, bit for bit as if it had never stopped.
 
@@ -70,7 +76,7 @@ def resume(
 
     ``num_samples`` and ``max_seconds`` (counted from its beginning) extend a run; a model of counts that was fitted
     without a budget then makes as many passes as the seconds allow. They and the other options of how it is carried out
-    are from now on those of the run; without them it goes on as it was started.
+    are from now on those of the run; without them it goes on as it was started. An ``executor`` is for this call alone.
     """
     folder = Path(path)
     description = read_description(folder)
@@ -94,4 +100,6 @@ def resume(
     changed = replace(description.options, **{name: v for name, v in options.items() if v is not None})
     description = replace(description, settings=settings, options=changed)
     given = GivenParts(sampler, estimator, batching, tuple(blocks), collect, initial)
+    elsewhere = Elsewhere.of(executor, data, given, y, workers or 1)
+    given = replace(given, folder=partial(RunFolder, elsewhere=elsewhere))
     return kind()(folder, description, data, y, given)

@@ -25,6 +25,7 @@ from scirocco.core.clock import Clock
 from scirocco.core.interrupt import Interrupt
 from scirocco.run import checkpoint, store
 from scirocco.run.description import Description, RunOptions, StepSettings, Stop
+from scirocco.run.elsewhere import Elsewhere, GroupFolder
 from scirocco.run.engine import Engine, Measured
 from scirocco.run.files import read_trace, write_report
 from scirocco.run.folder import REPORT, RunFolder
@@ -54,6 +55,8 @@ def run(
     The trace of whatever was made; it is attached to any error that ends the run.
     """
     options = description.options
+    if isinstance(folder, GroupFolder):
+        folder.advance(engines, options)
     preparing = since or Clock()  # a large corpus takes a while to be put in order, a step size to be found
     description = replace(description, variables=engines[0].variables)
     groups, used = _groups(engines, description, folder, preparing)
@@ -61,7 +64,10 @@ def run(
     stopped, failure = None, None
     with Interrupt() as interrupt, Progress(options.progress) as bar:
         try:
-            stopped = _repeat(groups, clock, interrupt, bar, options)
+            if folder is None or folder.elsewhere is None:
+                stopped = _repeat(groups, clock, interrupt, bar, options)
+            else:
+                stopped = _repeat_elsewhere(groups, clock, interrupt, bar, folder, folder.elsewhere)
         except BaseException as error:
             stopped, failure = _failed(error), error
     try:
@@ -111,18 +117,7 @@ def _repeat(
     """Turns of the groups until all are over; why it ended before that, if it did."""
 
     def reason() -> Stop | None:
-        diverged = next((group.diverged for group in groups if group.diverged), None)
-        if diverged is not None or all(group.over for group in groups):
-            return diverged
-        done, total, unit = _least(groups).engine.work
-        limit = "" if math.isinf(total) else f" of {total:g}"
-        place = f"step {int(done):,} of {int(total):,}" if unit == "steps" else f"{done:.4g}{limit} {unit}"
-        if interrupt.asked:
-            ended = interrupt.request == signal.SIGTERM
-            return Stop("terminated" if ended else "interrupted", f"{'ended' if ended else 'interrupted'} at {place}")
-        if clock.over:
-            return Stop("budget", f"the time budget of {clock.budget:g} s was used up at {place}")
-        return None
+        return _reason(groups, clock, interrupt)
 
     def shown() -> None:
         engine = _least(groups).engine
@@ -151,6 +146,44 @@ def _repeat(
     return reason()
 
 
+def _reason(groups: list[Group], clock: Clock, interrupt: Interrupt) -> Stop | None:
+    """Why a run is to end before all is done."""
+    diverged = next((group.diverged for group in groups if group.diverged), None)
+    if diverged is not None or all(group.over for group in groups):
+        return diverged
+    done, total, unit = _least(groups).engine.work
+    limit = "" if math.isinf(total) else f" of {total:g}"
+    place = f"step {int(done):,} of {int(total):,}" if unit == "steps" else f"{done:.4g}{limit} {unit}"
+    if interrupt.asked:
+        ended = interrupt.request == signal.SIGTERM
+        return Stop("terminated" if ended else "interrupted", f"{'ended' if ended else 'interrupted'} at {place}")
+    if clock.over:
+        return Stop("budget", f"the time budget of {clock.budget:g} s was used up at {place}")
+    return None
+
+
+def _repeat_elsewhere(
+    groups: list[Group], clock: Clock, interrupt: Interrupt, bar: Progress, folder: RunFolder, elsewhere: Elsewhere
+) -> Stop | None:  # fmt: skip
+    """The same by workers; ``groups`` are in the end as their checkpoints have them."""
+    while True:
+        diverged: list[Stop | None] = [None] * len(groups)
+        try:
+            elsewhere.advance(groups, folder, clock, interrupt, bar)
+            diverged = [group.diverged for group in groups]
+        finally:
+            groups[:] = [Group.begun(group.engine, folder.path)[0] for group in groups]
+            for group, stop in zip(groups, diverged, strict=True):
+                group.diverged = stop
+        stopped = _reason(groups, clock, interrupt)
+        if stopped is not None or all(group.over for group in groups):
+            return stopped
+        for group in groups:  # they wait for each other: here they meet
+            if not group.over:
+                group.turn(clock, math.inf)
+                group.save(clock)
+
+
 def _least(groups: list[Group]) -> Group:
     """The group that has most left to do."""
     return min(groups, key=lambda group: group.engine.work[0] / max(group.engine.work[1], 1e-300))
@@ -163,7 +196,7 @@ def _conclude(
     groups: list[Group], clock: Clock, description: Description, folder: RunFolder | None, stopped: Stop | None
 ) -> Trace:  # fmt: skip
     """Everything in its place, and the trace of it."""
-    if folder is None or not all(group.whole for group in groups):
+    if folder is None or not folder.keeps or not all(group.whole for group in groups):
         return _in_memory(groups, clock, description, stopped)
     for group in groups:
         group.store.finish()

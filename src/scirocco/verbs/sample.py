@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +31,7 @@ from scirocco.run.description import (
     StepSettings,
     TunedParts,
 )
+from scirocco.run.elsewhere import Elsewhere
 from scirocco.run.folder import RunFolder, all_begun, tuning_folder
 from scirocco.run.progress import waiting
 from scirocco.run.recording import Recording
@@ -71,6 +73,7 @@ def sample(
     group_size: int | None = None,
     workers: int = 1,
     report: bool = True,
+    executor: Executor | None = None,
 ) -> Trace:
     """Sample a posterior from minibatches.
 
@@ -127,6 +130,9 @@ def sample(
         Groups that run at the same time, each in a thread.
     report : bool, default True
         Measure how far the sampled law is from the posterior (``trace.bias``), for about a tenth of the work.
+    executor : concurrent.futures.Executor, optional
+        Its workers advance the groups of chains, each a task: threads, processes, or a cluster's. Give ``group_size``
+        too, since one group is one task. Tuning stays here.
 
     Examples
     --------
@@ -150,7 +156,7 @@ def sample(
         sampler = choice.sampler
     parts = GradientParts(sampler, estimator, batching, tuple(blocks), initial, collect, gradients=bool(gradients))
     options = RunOptions(max_seconds, checkpoint_seconds, progress, workers, report=report)
-    return begin(target, parts, settings, options, path, choice=choice, clock=clock)
+    return begin(target, parts, settings, options, path, choice=choice, clock=clock, executor=executor)
 
 
 class GradientParts(NamedTuple):
@@ -176,6 +182,13 @@ class GradientParts(NamedTuple):
             gradients=self.gradients, near=self.near,
         )  # fmt: skip
 
+    def given(self, *, own: bool = True) -> GivenParts:
+        """For a worker; the sampler unless it was chosen for the user."""
+        sampler = self.sampler if own else None
+        return GivenParts(
+            sampler, self.estimator, self.batching, self.blocks, self.collect if callable(self.collect) else None
+        )  # fmt: skip
+
     @classmethod
     def again(cls, recorded: Parts, given: GivenParts, begun: bool) -> GradientParts:
         """Those of a run that goes on, from its description and from what was given again."""
@@ -195,11 +208,11 @@ class GradientParts(NamedTuple):
 def begin(
     target: Target, parts: GradientParts, settings: StepSettings, options: RunOptions, path: str | Path | None, *,
     resumer: str | None = None, model: ModelSettings | None = None, choice: Choice | None = None,
-    notes: tuple[str, ...] = (), clock: Clock | None = None,
+    notes: tuple[str, ...] = (), clock: Clock | None = None, executor: Any = None,
 ) -> Trace:  # fmt: skip
     """A new run, of its own or the fit of a ``model``, with which ``resumer`` goes on; ``notes`` are for its reader.
 
-    ``clock`` has gone since the call whose budget it is.
+    ``clock`` has gone since the call whose budget it is. ``executor`` may be an ``Elsewhere``, of a model.
     """
     clock = clock or Clock()
     require_collect(parts.collect)
@@ -211,10 +224,13 @@ def begin(
     if isinstance(target, Target):
         notes, data = (*target.notes, *notes), target.source.fingerprint()
         description = replace(description, coords=target.axes.coords, notes=notes, data=data)
-    if path is None:
+    elsewhere = executor
+    if not isinstance(executor, Elsewhere):
+        elsewhere = Elsewhere.of(executor, target, parts.given(own=choice is None), workers=options.workers)
+    if path is None and elsewhere is None:
         return _run(target, parts, description, None, clock, choice)
     require_target(target)
-    with RunFolder.new(path) as folder:
+    with RunFolder.new(path, elsewhere) as folder:
         folder.write(description)
         return _run(target, parts, description, folder, clock, choice)
 
@@ -234,7 +250,8 @@ def _run(
             changed = replace(description.parts, sampler=describe(other.sampler))
             description = replace(description, parts=changed, choice=other.reason)
     description = with_thin(description, [prepared])
-    engines = engines_of(prepared, description, range(description.settings.chains))
+    chains = range(description.settings.chains) if folder is None else folder.chains(description.settings)
+    engines = engines_of(prepared, description, chains)
     settings = replace(_stepped(description), batch_size=engines[-1].kernel.batch_size)
     tuned = description.tuned if prepared.found is None else (prepared.found,)
     description = replace(description, settings=settings, tuned=tuned)
@@ -251,7 +268,7 @@ def _run(
 class Prepared(NamedTuple):
     """A target with parts whose step size is known."""
 
-    target: Target
+    target: Any
     parts: GradientParts
     batch_size: Any
     kernel: Kernel | None = None  # of the search for a step size
@@ -390,7 +407,7 @@ class GradientResumer(Resumer):
         if recorded.blocks != [list(block.names) for block in given.blocks]:
             raise ValueError(f"the run had blocks for {recorded.blocks}: give the same blocks")
         parts = GradientParts.again(recorded, given, all_begun(path, description.settings))
-        with RunFolder(path) as folder:
+        with given.folder(path) as folder:
             return _run(target, parts, description, folder, Clock())
 
 

@@ -9,6 +9,7 @@ too long to count, and the same engine shows how a model of counts runs them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ from scirocco.counts.estimators import CentredCounts, CountEstimator, chosen_est
 from scirocco.counts.minibatches import WAYS, FromDisk, InMemory, Minibatches
 from scirocco.run.describe import describe, part_again, rebuild
 from scirocco.run.description import CodeSettings, Description, Parts, RunOptions, TunedParts
+from scirocco.run.elsewhere import Elsewhere
 from scirocco.run.folder import RunFolder
 from scirocco.run.progress import waiting
 from scirocco.run.recording import Recording
@@ -66,6 +68,7 @@ def sample_dirichlet(
     threads: int | None = None,
     workers: int = 1,
     report: bool = True,
+    executor: Executor | None = None,
 ) -> Trace:
     """Sample the probabilities of categories from minibatches of observed category codes.
 
@@ -121,6 +124,8 @@ def sample_dirichlet(
         Chains that run at the same time, each in a thread; pays where steps are long.
     report : bool, default True
         Say how far the sampled law is from the posterior (``trace.bias``).
+    executor : concurrent.futures.Executor, optional
+        Its workers advance the chains, each a task: threads, processes, or a cluster's.
 
     Examples
     --------
@@ -155,9 +160,11 @@ def sample_dirichlet(
     start = None if initial is None else _initial(initial, alpha)
     parts = CodeParts(source, alpha, sampler, chosen, batching, collect, start)
     description = Description(name_of(DirichletResumer), settings, options, parts.described())
-    if path is None:
+    given = GivenParts(sampler, batching=batching, collect=collect if callable(collect) else None)
+    elsewhere = Elsewhere.of(executor, data, given, workers=workers)
+    if path is None and elsewhere is None:
         return _run(parts, description, None)
-    with RunFolder.new(path) as folder:
+    with RunFolder.new(path, elsewhere) as folder:
         return _run(parts, description, folder)
 
 
@@ -228,7 +235,7 @@ class DirichletResumer(Resumer):
             source, alpha, sampler, estimator, batching if isinstance(batching, Strata) else settings.batching,
             given.collect if callable(given.collect) else recorded.collect, rebuild(recorded.initial),
         )  # fmt: skip
-        with RunFolder(path) as folder:
+        with given.folder(path) as folder:
             return _run(parts, description, folder)
 
 
@@ -249,19 +256,20 @@ def _run(parts: CodeParts, description: Description, folder: RunFolder | None) -
     parts, description = _tuned(parts, description, folder)
     settings, options, estimator = description.settings, description.options, parts.estimator
     assert isinstance(settings, CodeSettings)
-    n, seed, chains = int(settings.batch_size or 0), settings.seed, range(settings.chains)
+    n, seed = int(settings.batch_size or 0), settings.seed
+    chains = range(settings.chains) if folder is None else folder.chains(settings)
     lazy = alpha.size > SPARSE * n if settings.lazy is None else bool(settings.lazy)
     lazy = lazy and isinstance(parts.sampler, SCIR | SCIRCV)
-    minibatches: list[Minibatches]
+    minibatches: dict[int, Minibatches]
     if isinstance(source, Stream):
         if n > source.resident_rows:
             rows = f"the rows of a resident block, {source.resident_rows}"
             raise ValueError(f"batch_size must be at most {rows}; got {n}: use a larger block_bytes")
-        blocks = [CodeBlocks(source, alpha.size, seed=seed, chain=chain) for chain in chains]
-        minibatches = [FromDisk(own, n, seed=seed, chain=chain) for chain, own in enumerate(blocks)]
+        blocks = {chain: CodeBlocks(source, alpha.size, seed=seed, chain=chain) for chain in chains}
+        minibatches = {chain: FromDisk(own, n, seed=seed, chain=chain) for chain, own in blocks.items()}
     else:
         codes = compact(source)
-        minibatches = [InMemory(codes, n, way, seed=seed, chain=chain, part=COUNTED_AT_ONCE) for chain in chains]
+        minibatches = {c: InMemory(codes, n, way, seed=seed, chain=c, part=COUNTED_AT_ONCE) for c in chains}
     try:
         if folder is not None:
             folder.write(description)
@@ -276,7 +284,7 @@ def _run(parts: CodeParts, description: Description, folder: RunFolder | None) -
         ]  # fmt: skip
         return run(engines, description, folder)
     finally:
-        for own in minibatches:
+        for own in minibatches.values():
             own.close()
 
 

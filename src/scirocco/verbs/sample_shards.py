@@ -11,8 +11,9 @@ times as wide as the posterior, is moved by e sqrt(S) sds of the posterior if al
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ from scirocco.core.types import Array, Key, Params
 from scirocco.estimators import Estimator
 from scirocco.run.describe import is_opaque, rebuild
 from scirocco.run.description import Description, RunOptions, ShardSettings
+from scirocco.run.elsewhere import Elsewhere
 from scirocco.run.files import read_trace
 from scirocco.run.folder import RunFolder, all_begun, read_description
 from scirocco.run.resume import GivenParts, Resumer
@@ -214,6 +216,7 @@ def sample_shards(
     checkpoint_seconds: float = 30.0,
     progress: bool | None = None,
     workers: int = 1,
+    executor: Executor | None = None,
 ) -> Sharded:
     """Sample the posteriors of shards of the data and combine their draws.
 
@@ -246,9 +249,10 @@ def sample_shards(
         name_of(ShardsResumer), settings, options, parts.described(), coords=target.axes.coords,
         notes=target.notes,
     )  # fmt: skip
-    if path is None:
+    elsewhere = Elsewhere.of(executor, target, parts.given(), workers=workers)
+    if path is None and elsewhere is None:
         return _run(target, parts, description, None, clock)
-    with RunFolder.new(path) as folder:
+    with RunFolder.new(path, elsewhere) as folder:
         description = replace(description, data=target.source.fingerprint())
         folder.write(description)
         return _run(target, parts, description, folder, clock)
@@ -267,21 +271,39 @@ def _run(
     begun = folder is not None and all_begun(folder.path, settings)
     known = description.tuned if begun and description.tuned else (None,) * count
     whole = target.free(getattr(parts.sampler, "temperature", 1.0))
-    prepared: list[Prepared] = [
-        prepare(shard_of(whole, number, count), parts, description, known[number], folder, clock, number, count)
-        for number in range(count)
-    ]
+    prepared: list[Prepared]
+    if folder is not None and folder.elsewhere is not None and wishes is not None and None in known:
+        tuned = partial(_tuned_shard, whole, parts, description, folder.path, clock.used)
+        found_there = folder.elsewhere.each(tuned, [(number, count) for number in range(count)])
+        prepared = [own._replace(target=shard_of(whole, k, count)) for k, own in enumerate(found_there)]
+    else:
+        prepared = [
+            prepare(shard_of(whole, number, count), parts, description, known[number], folder, clock, number, count)
+            for number in range(count)
+        ]
     found = tuple(own.found for own in prepared if own.found is not None)
     description = with_thin(replace(description, tuned=found or description.tuned), prepared)
-    numbers = range(settings.chains)
+    here = range(settings.chains) if folder is None else folder.chains(settings)
     size = settings.group_size
     engines = [
         engine
         for number, own in enumerate(prepared)
-        for engine in engines_of(own, description, numbers[number * size : (number + 1) * size], report=False)
+        if number * size in here
+        for engine in engines_of(own, description, range(number * size, (number + 1) * size), report=False)
     ]
     trace = run_engines(engines, description, folder, clock)
     return Sharded(trace, count, target, settings.method, engines[0].example, settings.seed)
+
+
+def _tuned_shard(
+    whole: Target, parts: GradientParts, description: Description, path: Path, used: float, number: int, count: int
+) -> Prepared:  # fmt: skip
+    """In a worker: what tuning finds for a shard, without what is bound to this process."""
+    target, clock = shard_of(whole, number, count), Clock(used=used)
+    prepared = prepare(target, parts, description, None, RunFolder(path), clock, number, count)
+    assert prepared.kernel is not None
+    prepared.kernel.close()
+    return prepared._replace(target=None, kernel=None)  # the driver has its own
 
 
 def shard_of(target: Target, number: int, count: int) -> Target:
@@ -314,5 +336,5 @@ class ShardsResumer(Resumer):
         given.refuse(self.kind, "blocks", "collect")
         require_same_data(path, description, target)
         parts = GradientParts.again(description.parts, given, all_begun(path, description.settings))
-        with RunFolder(path) as folder:
+        with given.folder(path) as folder:
             return _run(target, parts, description, folder, Clock())

@@ -1,0 +1,69 @@
+"""Work for the executors of ``concurrent.futures``: threads, processes, clusters.
+
+What goes to other processes travels by cloudpickle, in memory and never on disk: functions that users write in a script
+or a notebook have no name that a worker could import.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from functools import lru_cache
+from typing import Any, Generic, TypeVar
+
+from scirocco.core.clock import compile_seconds
+
+Value = TypeVar("Value")
+
+
+class Portable(Generic[Value]):
+    """A value that can be sent to another process, and that is one object there however often it is sent."""
+
+    def __init__(self, value: Value, *, arrived: bool = False) -> None:
+        self.value = value
+        self._before = compile_seconds() if arrived else None
+
+    @property
+    def compiled(self) -> float:
+        """Seconds that compilers took for it in a process that it was sent to; in its own they are known."""
+        return 0.0 if self._before is None else compile_seconds() - self._before
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if not hasattr(self, "_packed"):
+            self._packed: bytes = _cloudpickle().dumps(self.value)
+        return _arrived, (self._packed,)
+
+
+@lru_cache(maxsize=2)
+def _arrived(packed: bytes) -> Portable[Any]:
+    """Once: functions that are equal are then one function, compiled once."""
+    return Portable(_cloudpickle().loads(packed), arrived=True)
+
+
+def _cloudpickle() -> Any:
+    try:
+        import cloudpickle
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(
+            "executors of other processes need cloudpickle: pip install 'scirocco[cluster]'", name="cloudpickle"
+        ) from None
+    return cloudpickle
+
+
+def require_executor(executor: Any) -> Executor:
+    """Reject what is no executor; a client of Dask has one."""
+    if not isinstance(executor, Executor):
+        hint = ": give client.get_executor()" if hasattr(executor, "get_executor") else ""
+        raise TypeError(f"executor must be a concurrent.futures.Executor; got {type(executor).__name__}{hint}")
+    return executor
+
+
+def submit(
+    executor: Executor, function: Portable[Callable[..., Value]], *given: Any
+) -> Future[Portable[Value]]:  # fmt: skip
+    """Have a worker call a function, which need not have a name; neither need what it returns."""
+    return executor.submit(_called, function, *given)
+
+
+def _called(function: Portable[Callable[..., Value]], *given: Any) -> Portable[Value]:
+    return Portable(function.value(*given))

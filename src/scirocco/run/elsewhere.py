@@ -1,0 +1,311 @@
+"""Groups of chains that other processes advance, on this machine or on others.
+
+    driver    describes the run, starts the chains, and gives each group of them to an executor as a ``Task``
+    worker    goes on with its group from the last checkpoint, as ``resume`` would, and writes draws and checkpoints
+    driver    takes all groups from their checkpoints and ends the run as if it had made all steps itself
+
+They meet in the folder of the run and nowhere else, so a task may be given to another worker at any time: it goes on
+from the checkpoint, and draws are the same to the bit. Functions and data travel with the task; what is in files
+travels as their names. A worker that runs several tasks of a run unpacks these once, so that its programs stay
+compiled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
+
+from filelock import FileLock, Timeout
+
+from scirocco.core.clock import Clock, add_compile_seconds
+from scirocco.core.executors import Portable, require_executor, submit
+from scirocco.core.interrupt import Interrupt, poll
+from scirocco.core.parts import part_named
+from scirocco.run.description import Description, RunOptions, Settings, Software, Stop
+from scirocco.run.engine import Engine
+from scirocco.run.folder import LOCK, STOP, RunFolder, group_folder, group_size, read_description
+from scirocco.run.group import Group
+from scirocco.run.progress import Progress, waiting
+
+if TYPE_CHECKING:
+    from scirocco.run.resume import GivenParts
+
+Value = TypeVar("Value")
+
+BEACON, PROBE = "progress.json", "probe"
+LOOK = 0.2  # seconds between two looks at the workers
+PATIENCE = 120.0  # seconds for which a worker that holds a group may show no progress, compiling say
+LEGS, LEAST_LEG = 8, 5.0  # parts of a budget, and seconds, after which a group makes room for others
+
+
+class Leg(NamedTuple):
+    """How a worker's part in a group ended."""
+
+    diverged: Stop | None
+    finished: bool
+    """Whether the group is over, or waits for what others do."""
+
+
+class LegEnded(BaseException):
+    """Leaves the verb or model that prepared the chains: what comes after them is the driver's."""
+
+    def __init__(self, leg: Leg) -> None:
+        super().__init__(leg)
+        self.leg = leg
+
+
+@dataclass(frozen=True)
+class Task:
+    """Advance the group of chains that begins with chain ``first``."""
+
+    path: Path
+    first: int
+    given: Portable[tuple[Any, Any, GivenParts]]
+    """Data, outcomes, parts: what is in no file of the run."""
+    version: str
+    used: float
+    """Seconds of the budget that were used before."""
+    seconds: float | None
+    """After which it makes room for others."""
+
+    def __call__(self) -> Leg:
+        """In the worker."""
+        require_version(self.version)
+        if (self.path / STOP).exists():
+            return Leg(None, finished=False)
+        description = read_description(self.path)
+        opened = partial(GroupFolder, task=self)
+        resumer: Any = part_named(description.resumer)
+        data, y, given = self.given.value
+        try:
+            resumer()(self.path, description, data, y, replace(given, folder=opened))
+        except LegEnded as ended:
+            return ended.leg
+        raise AssertionError("a run ended without its runner")
+
+
+class GroupFolder(RunFolder):
+    """The folder of a run of which a worker has one group of chains; the run itself belongs to another process."""
+
+    def __init__(self, path: str | Path, task: Task) -> None:
+        super().__init__(path)
+        self._task, self._place = task, group_folder(self.path, task.first)
+        self._lock = FileLock(self._place / LOCK)
+
+    def __enter__(self) -> GroupFolder:
+        seen = None
+        while True:  # a worker that was given up for lost may still be at work: its steps are as good
+            try:
+                self._lock.acquire(timeout=PATIENCE)
+            except Timeout:
+                before, seen = seen, _seen(self._place)
+                if seen == before:
+                    raise RuntimeError(
+                        f"another process has chain {self._task.first} of the run in {self.path}, and has shown no "
+                        f"progress for {PATIENCE:g} s: end it, and resume the run"
+                    ) from None
+            else:
+                return self
+
+    def chains(self, settings: Settings) -> range:
+        """Those of the group."""
+        first = self._task.first
+        return range(first, min(first + group_size(settings), settings.chains))
+
+    def write(self, description: Description) -> None:
+        """The run is described already."""
+
+    def advance(self, engines: Sequence[Engine], options: RunOptions) -> NoReturn:
+        """Towards the end of the group, until the driver or a signal says stop or time is up."""
+        task = self._task
+        (engine,) = (engine for engine in engines if engine.chains.start == task.first)
+        with Interrupt() as interrupt:
+            group, used = Group.begun(engine, self.path)
+            clock, leg = Clock(options.max_seconds, max(used, task.used)), Clock(task.seconds)
+            try:
+                while not (group.over or engine.waits or clock.over or leg.over or interrupt.asked or self._stopped):
+                    group.turn(clock, options.checkpoint_seconds)
+                    self._show(group)
+            finally:
+                if group.whole:
+                    group.save(clock)
+        raise LegEnded(Leg(group.diverged, finished=group.over or engine.waits))
+
+    @property
+    def _stopped(self) -> bool:
+        return (self.path / STOP).exists()
+
+    def _show(self, group: Group) -> None:
+        """Say how far the group is; nobody minds if it is lost."""
+        done, total, unit = group.engine.work
+        shown = [group.engine.phase, done, total, unit, group.count, self._task.given.compiled]
+        place = self._place / f".{BEACON}.{os.getpid()}.tmp"
+        place.write_text(json.dumps(shown))
+        place.replace(self._place / BEACON)
+
+
+def _seen(place: Path) -> int | None:
+    try:
+        return (place / BEACON).stat().st_mtime_ns
+    except OSError:
+        return None
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """Where the chains of a run are advanced, and what the run was given."""
+
+    executor: Executor
+    data: Any
+    y: Any
+    given: GivenParts
+
+    @classmethod
+    def of(cls, executor: Any, data: Any, given: GivenParts, y: Any = None, workers: int = 1) -> Elsewhere | None:
+        """For the ``executor=`` of a verb or model; None if there is none."""
+        if executor is None:
+            return None
+        if workers != 1:
+            raise ValueError(f"the executor has workers of its own: give executor or workers={workers}, not both")
+        return cls(require_executor(executor), data, y, given)
+
+    def advance(
+        self, groups: list[Group], folder: RunFolder, clock: Clock, interrupt: Interrupt, bar: Progress
+    ) -> None:  # fmt: skip
+        """Until all groups are over or wait for each other, or the run is to end; they end at a checkpoint each."""
+        given = Portable((self.data, self.y, self.given))
+        crowd = Crowd(folder.path, bar, clock)
+        seconds = None if clock.budget is None else max(LEAST_LEG, clock.budget / LEGS)
+        running: dict[Future[Leg], Group] = {}
+        failure: BaseException | None = None
+
+        def submit(group: Group) -> None:
+            first = group.engine.chains.start
+            task = Task(folder.path, first, given, Software.here().scirocco, clock.used, seconds)
+            running[self.executor.submit(task)] = group
+
+        crowd.begin()
+        try:
+            for group in groups:
+                if not group.over:
+                    submit(group)
+            while running:
+                done, _ = wait(running, timeout=LOOK, return_when=FIRST_COMPLETED)
+                crowd.look()
+                for future in done:
+                    group = running.pop(future)
+                    try:
+                        leg = future.result()
+                    except (Exception, CancelledError) as error:
+                        failure = failure or error
+                        continue
+                    group.diverged = leg.diverged
+                    if not (leg.finished or crowd.told):
+                        submit(group)
+                lost = failure is not None or any(group.diverged for group in groups)
+                if lost or interrupt.asked or clock.over:
+                    crowd.stop()
+        except BaseException:
+            crowd.stop()  # who is still at work finds it, however late
+            raise
+        crowd.begin()
+        if failure is not None and not (interrupt.asked and isinstance(failure, BrokenExecutor | CancelledError)):
+            if isinstance(failure, BrokenExecutor) and folder.keeps:
+                failure.add_note(f"scirocco.resume({str(folder.path)!r}, ..., executor=) goes on with a new executor")
+            raise failure
+
+    def each(self, function: Callable[..., Value], arguments: Iterable[tuple[Any, ...]]) -> list[Value]:
+        """``function`` of each of some arguments, by the workers."""
+        sent = Portable(function)
+        running = [submit(self.executor, sent, *given) for given in arguments]
+        try:
+            while wait(running, timeout=LOOK).not_done:
+                poll()
+            return [future.result().value for future in running]
+        finally:
+            for future in running:
+                future.cancel()
+
+    def require_workers(self, folder: Path) -> None:
+        """Reject workers that have another version, or do not see the folder of the run; before any work is done."""
+        said = os.urandom(8).hex()
+        (folder / PROBE).write_text(said)
+        try:
+            with waiting("waiting for a worker", None):
+                found = self.executor.submit(_look_around, folder, said, Software.here().scirocco).result()
+        except ModuleNotFoundError as error:
+            raise RuntimeError(f"the workers of the executor lack {error.name}: install it there too") from error
+        finally:
+            (folder / PROBE).unlink(missing_ok=True)
+        if found.seen != said or not (folder / found.left).exists():
+            raise ValueError(
+                f"a worker on {found.host} does not see {folder}, where its draws belong: give path=, a folder on "
+                "storage that all machines share"
+            )
+        (folder / found.left).unlink()
+
+
+class Crowd:
+    """What is seen of the workers of a run."""
+
+    def __init__(self, folder: Path, bar: Progress, clock: Clock) -> None:
+        self.folder, self.bar, self.clock, self.told = folder, bar, clock, False
+        self._compiled = 0.0
+
+    def begin(self) -> None:
+        """Nobody is to stop."""
+        (self.folder / STOP).unlink(missing_ok=True)
+
+    def stop(self) -> None:
+        """Tell them to stop at the next border of their work, or before they begin."""
+        (self.folder / STOP).touch()
+        self.told = True
+
+    def look(self) -> None:
+        """Show the one that has most left to do; what they compile is not part of the budget."""
+        shown = []
+        for place in self.folder.glob(f"chains-*/{BEACON}"):
+            try:
+                *seen, compiled = json.loads(place.read_text())
+            except (OSError, ValueError):
+                continue
+            shown.append(seen)
+            add_compile_seconds(max(0.0, compiled - self._compiled))
+            self._compiled = max(compiled, self._compiled)
+        if shown:
+            phase, done, total, unit, draws = min(shown, key=lambda seen: seen[1] / max(seen[2], 1e-300))
+            share = max(done / max(total, 1e-300), self.clock.share)
+            self.bar.update(phase, done, total, unit, share=share, draws=draws, seconds=self.clock.used)
+
+
+class Surroundings(NamedTuple):
+    """What a worker finds where it is."""
+
+    host: str
+    seen: str
+    left: str
+
+
+def _look_around(folder: Path, said: str, version: str) -> Surroundings:
+    """In a worker: what it sees of a run's folder, and a file that it leaves there."""
+    require_version(version)
+    seen, left = "", f"{PROBE}-{said}"
+    with suppress(OSError):
+        seen = (folder / PROBE).read_text()
+        (folder / left).touch()
+    return Surroundings(socket.gethostname(), seen, left)
+
+
+def require_version(version: str) -> None:
+    """Reject work from a process with another version of the library."""
+    here, host = Software.here().scirocco, socket.gethostname()
+    if here != version:
+        raise RuntimeError(f"the worker on {host} has scirocco {here}, and the run is of {version}: install the same")
