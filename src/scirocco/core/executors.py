@@ -6,14 +6,18 @@ or a notebook have no name that a worker could import.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, wait
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from scirocco.core.clock import compile_seconds
+from scirocco.core.interrupt import poll
 
+Argument = TypeVar("Argument")
 Value = TypeVar("Value")
+
+LOOK = 0.2  # seconds between two looks at the workers
 
 
 class Portable(Generic[Value]):
@@ -67,3 +71,19 @@ def submit(
 
 def _called(function: Portable[Callable[..., Value]], *given: Any) -> Portable[Value]:
     return Portable(function.value(*given))
+
+
+def call_each(
+    executor: Executor, function: Callable[[Argument], Value], arguments: Sequence[Argument]
+) -> Iterator[Value]:  # fmt: skip
+    """``function`` of each argument by the workers, in order."""
+    sent = Portable(function)
+    running = [submit(require_executor(executor), sent, own) for own in arguments]
+    try:
+        for future in running:
+            while wait([future], timeout=LOOK).not_done:
+                poll()
+            yield future.result().value
+    finally:
+        for future in running:
+            future.cancel()

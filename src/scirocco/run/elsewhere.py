@@ -15,19 +15,19 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from filelock import FileLock, Timeout
 
 from scirocco.core.clock import Clock, add_compile_seconds
-from scirocco.core.executors import Portable, require_executor, submit
-from scirocco.core.interrupt import Interrupt, poll
+from scirocco.core.executors import LOOK, Portable, require_executor
+from scirocco.core.interrupt import Interrupt
 from scirocco.core.parts import part_named
 from scirocco.run.description import Description, RunOptions, Settings, Software, Stop
 from scirocco.run.engine import Engine
@@ -38,10 +38,7 @@ from scirocco.run.progress import Progress, waiting
 if TYPE_CHECKING:
     from scirocco.run.resume import GivenParts
 
-Value = TypeVar("Value")
-
 BEACON, PROBE = "progress.json", "probe"
-LOOK = 0.2  # seconds between two looks at the workers
 PATIENCE = 120.0  # seconds for which a worker that holds a group may show no progress, compiling say
 LEGS, LEAST_LEG = 8, 5.0  # parts of a budget, and seconds, after which a group makes room for others
 
@@ -221,18 +218,6 @@ class Elsewhere:
             if isinstance(failure, BrokenExecutor) and folder.keeps:
                 failure.add_note(f"scirocco.resume({str(folder.path)!r}, ..., executor=) goes on with a new executor")
             raise failure
-
-    def each(self, function: Callable[..., Value], arguments: Iterable[tuple[Any, ...]]) -> list[Value]:
-        """``function`` of each of some arguments, by the workers."""
-        sent = Portable(function)
-        running = [submit(self.executor, sent, *given) for given in arguments]
-        try:
-            while wait(running, timeout=LOOK).not_done:
-                poll()
-            return [future.result().value for future in running]
-        finally:
-            for future in running:
-                future.cancel()
 
     def require_workers(self, folder: Path) -> None:
         """Reject workers that have another version, or do not see the folder of the run; before any work is done."""

@@ -44,6 +44,9 @@ class DivergenceError(FloatingPointError):
         super().__init__(f"{stop}. {trace.count:,} draws made before are in the error's .trace")
         self.trace = trace
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FloatingPointError, self.args  # to another process its words are sent, its draws stay
+
 
 def run(
     engines: Sequence[Engine], description: Description, folder: RunFolder | None, since: Clock | None = None

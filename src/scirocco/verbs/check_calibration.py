@@ -16,7 +16,7 @@ what they were.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from signal import SIGTERM
@@ -31,6 +31,7 @@ from scirocco.batches import Arrays, Batching, Strata, Weighted
 from scirocco.batches.base import check_rows, leading_size
 from scirocco.core.checks import require_count, require_finite
 from scirocco.core.clock import Clock
+from scirocco.core.executors import Portable, require_executor, submit
 from scirocco.core.interrupt import Interrupt, interruptible
 from scirocco.core.keys import as_key
 from scirocco.core.parts import name_of
@@ -44,7 +45,6 @@ from scirocco.run.convergence import ess
 from scirocco.run.describe import is_opaque, part_again, rebuild
 from scirocco.run.description import Description, RunOptions, StepSettings, Stop
 from scirocco.run.progress import Progress
-from scirocco.run.runner import DivergenceError
 from scirocco.run.trace import LEAST_DRAWS, Trace, label_of
 from scirocco.samplers.base import Sampler, automatic
 from scirocco.samplers.preconditioned import Preconditioned, Scale
@@ -84,6 +84,7 @@ def check_calibration(
     max_seconds: float | None = None,
     progress: bool | None = None,
     workers: int = 1,
+    executor: Executor | None = None,
 ) -> Calibration:
     """Check a run of ``sample`` by simulated data: does the sampler find the parameters that they come from?
 
@@ -133,6 +134,8 @@ def check_calibration(
         Show a progress bar; by default on a terminal or in a notebook.
     workers : int, default 1
         Repeats at the same time, each in a thread. The answer does not depend on it.
+    executor : concurrent.futures.Executor, optional
+        Its workers make the repeats, each a task.
 
     Examples
     --------
@@ -185,7 +188,7 @@ def check_calibration(
     clock = Clock(options.max_seconds)
     parts["blocks"] = tuple(blocks)
     repeat = Repeat(simulation, truths, starts, quantities, places, settings, parts, rows)
-    done, failures, stopped = _all(repeat, repeats, clock, options)
+    done, failures, stopped = _all(repeat, repeats, clock, options, executor)
     ranks, independent = (np.array([done[number][k] for number in sorted(done)]) for k in (0, 1))
     return Calibration(
         trace, names, ranks, independent, ratio, repeats, sampler is None, _is_exact(parts["sampler"]), tuple(failures),
@@ -483,46 +486,56 @@ class Repeat:
 
 
 def _all(
-    repeat: Repeat, count: int, clock: Clock, options: RunOptions
+    repeat: Repeat, count: int, clock: Clock, options: RunOptions, executor: Executor | None
 ) -> tuple[dict[int, Ranks], list[str], Stop | None]:  # fmt: skip
     """All repeats, or those that were over before the time was, with what went wrong."""
     done: dict[int, Ranks] = {}
-    diverged: list[DivergenceError] = []
-    turns: dict[Future[Ranks], int] = {}
+    diverged: list[FloatingPointError] = []
+    turns: dict[Future[Portable[Ranks]], int] = {}
     begun = 0
+    sent: Portable[Callable[[int], Ranks]] = Portable(repeat)
+    workers = options.workers if executor is None else count
     with (
         Interrupt() as interrupt,
         Progress(options.progress) as bar,
-        ThreadPoolExecutor(options.workers, thread_name_prefix="scirocco-repeats") as pool,
+        ThreadPoolExecutor(options.workers, thread_name_prefix="scirocco-repeats") as threads,
     ):
+        pool = threads if executor is None else require_executor(executor)
         while True:
-            # The first one is alone: it compiles what the others run.
-            free = (options.workers if done or diverged else 1) - len(turns)
+            # In threads the first one is alone: it compiles what the others run.
+            free = (workers if done or diverged or executor is not None else 1) - len(turns)
             while free > 0 and begun < count and not interrupt.asked and not (begun and clock.over):
-                turns[pool.submit(repeat, begun)] = begun
+                turns[submit(pool, sent, begun)] = begun
                 begun, free = begun + 1, free - 1
             if not turns:
                 break
             for turn in wait(turns, timeout=0.1, return_when=FIRST_COMPLETED)[0]:
                 number = turns.pop(turn)
                 try:
-                    done[number] = turn.result()
-                except DivergenceError as error:
+                    done[number] = turn.result().value
+                except CancelledError:
+                    continue
+                except FloatingPointError as error:
                     diverged.append(error)
                 except KeyboardInterrupt:
                     if not interrupt.asked:
                         raise
+            if executor is not None and (interrupt.asked or clock.over):
+                for turn in turns:
+                    turn.cancel()
             share = max(len(done) / count, clock.share)
             bar.update("calibration", len(done), count, "repeats", share=share, draws=len(done), seconds=clock.used)
     if not done:
         raise diverged[0] if diverged else KeyboardInterrupt
-    ended = len(done) + len(diverged)
-    stopped = None
-    if ended < count:
-        place = f"after {ended} of {count} repeats"
-        if interrupt.asked:
-            kind, verb = ("terminated", "ended") if interrupt.request == SIGTERM else ("interrupted", "interrupted")
-            stopped = Stop(kind, f"{verb} {place}")  # type: ignore[arg-type]
-        else:
-            stopped = Stop("budget", f"the time budget of {clock.budget:g} s was used up {place}")
-    return done, [str(error) for error in diverged], stopped
+    return done, [str(error) for error in diverged], _ended(len(done) + len(diverged), count, interrupt, clock)
+
+
+def _ended(ended: int, count: int, interrupt: Interrupt, clock: Clock) -> Stop | None:
+    """Why not all repeats were made."""
+    if ended == count:
+        return None
+    place = f"after {ended} of {count} repeats"
+    if interrupt.asked:
+        kind, verb = ("terminated", "ended") if interrupt.request == SIGTERM else ("interrupted", "interrupted")
+        return Stop(kind, f"{verb} {place}")  # type: ignore[arg-type]
+    return Stop("budget", f"the time budget of {clock.budget:g} s was used up {place}")

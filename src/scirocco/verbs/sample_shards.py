@@ -27,6 +27,7 @@ from scirocco.combine.certificate import Certificate, certify
 from scirocco.combine.diagnosis import Diagnosis, diagnose
 from scirocco.core.checks import require_choice
 from scirocco.core.clock import Clock
+from scirocco.core.executors import call_each
 from scirocco.core.interrupt import interruptible
 from scirocco.core.parts import name_of, part_named
 from scirocco.core.program import Given
@@ -274,7 +275,7 @@ def _run(
     prepared: list[Prepared]
     if folder is not None and folder.elsewhere is not None and wishes is not None and None in known:
         tuned = partial(_tuned_shard, whole, parts, description, folder.path, clock.used)
-        found_there = folder.elsewhere.each(tuned, [(number, count) for number in range(count)])
+        found_there = call_each(folder.elsewhere.executor, tuned, range(count))
         prepared = [own._replace(target=shard_of(whole, k, count)) for k, own in enumerate(found_there)]
     else:
         prepared = [
@@ -296,9 +297,11 @@ def _run(
 
 
 def _tuned_shard(
-    whole: Target, parts: GradientParts, description: Description, path: Path, used: float, number: int, count: int
+    whole: Target, parts: GradientParts, description: Description, path: Path, used: float, number: int
 ) -> Prepared:  # fmt: skip
     """In a worker: what tuning finds for a shard, without what is bound to this process."""
+    assert isinstance(description.settings, ShardSettings)
+    count = description.settings.shards
     target, clock = shard_of(whole, number, count), Clock(used=used)
     prepared = prepare(target, parts, description, None, RunFolder(path), clock, number, count)
     assert prepared.kernel is not None

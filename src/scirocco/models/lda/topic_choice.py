@@ -18,12 +18,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from scirocco.core.checks import positive_array, require_count
+from scirocco.core.executors import call_each
 from scirocco.core.interrupt import interruptible, poll
 from scirocco.core.seeds import Purpose, generator
 from scirocco.corpora.documents import Documents
@@ -70,7 +73,7 @@ class TopicChoice:
 @interruptible
 def choose_topics(
     X: Any, candidates: Iterable[int], *, max_seconds: float = 60.0, n_chains: int = 2, random_state: Any = None,
-    n_jobs: int | None = None, **settings: Any,
+    n_jobs: int | None = None, executor: Executor | None = None, **settings: Any,
 ) -> TopicChoice:  # fmt: skip
     """Compare numbers of topics on the same documents under one budget.
 
@@ -88,6 +91,8 @@ def choose_topics(
         Seed.
     n_jobs : int, optional
         Threads; -1 or None for all cores.
+    executor : concurrent.futures.Executor, optional
+        Its workers fit the candidates, each a task with its share of the time.
     settings
         What else ``LDA`` takes, such as alpha and beta.
 
@@ -118,10 +123,12 @@ def choose_topics(
     tokens = np.ones(1)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*of the topics are not found by all")  # it is in the table
-        for k in numbers:
-            models[k] = _fitted(k, max_seconds / len(numbers), train, settings)
+        fit = partial(_fitted, seconds=max_seconds / len(numbers), train=train, settings=settings)
+        fits = map(fit, numbers) if executor is None else call_each(executor, fit, numbers)
+        for k, model in zip(numbers, fits, strict=True):
             poll()  # a comparison of fits that were cut short would mean nothing
-            scores[k], tokens = _scores(models[k], test, scored, seed)
+            models[k] = model
+            scores[k], tokens = _scores(model, test, scored, seed)
     names = getattr(reader, "feature_names_in_", X.vocabulary if isinstance(X, Corpus) else None)
     for model in models.values():
         if names is not None:

@@ -1,0 +1,246 @@
+"""Chains that others advance: the draws of one process, whoever makes them and whoever dies meanwhile."""
+
+import os
+import signal
+import time
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from functools import cache
+from multiprocessing import get_context
+
+import numpy as np
+import pytest
+
+import scirocco as sc
+from scirocco.run import elsewhere
+
+X = np.random.default_rng(0).normal(1.0, 1.0, (400, 2)).astype(np.float32)
+CODES = np.random.default_rng(1).integers(0, 9, 1000)
+COUNTS = np.random.default_rng(2).poisson(0.4, (60, 30))
+CLASSES = np.random.default_rng(3).integers(0, 3, (80, 4))
+
+
+def posterior():
+    return sc.Target(lambda m: -(m @ m) / 2, lambda m, x: -((x - m) @ (x - m)) / 2, X)
+
+
+def gradient(executor=None, step_size=1e-4, **more):
+    settings = {"num_samples": 60, "burn_in": 20, "chains": 3, "group_size": 2, "seed": 3, "report": False} | more
+    return sc.sample(posterior(), sc.SGLD(step_size), np.zeros(2, np.float32), executor=executor, **settings)
+
+
+def shards(executor=None, **more):
+    settings = {"shards": 3, "num_samples": 60, "burn_in": 20, "chains": 1} | more
+    return sc.sample_shards(posterior(), sc.SGLD(1e-4), np.zeros(2, np.float32), executor=executor, **settings).trace
+
+
+def dirichlet(executor=None, **more):
+    settings = {"num_samples": 50, "chains": 3, "report": False} | more
+    return sc.sample_dirichlet(CODES, 0.1, sc.SCIR(0.1), batch_size=50, executor=executor, **settings)
+
+
+def topics(executor=None, **more):
+    return sc.LDA(3, n_chains=2, max_iter=20, random_state=0).fit(COUNTS, executor=executor, **more).trace_
+
+
+def mixture(executor=None, **more):
+    model = sc.DirichletProcessMixture(sampler="gibbs", n_chains=2, random_state=0)  # until its chains agree
+    return model.fit(CLASSES, executor=executor, **more).trace_
+
+
+KINDS = {f.__name__: f for f in (gradient, shards, dirichlet, topics, mixture)}
+
+
+def same(one, other):
+    assert one.count == other.count
+    assert one.chains == other.chains
+    for name, values in one.posterior.data_vars.items():
+        np.testing.assert_array_equal(values, other.posterior[name])
+    for name, values in one.ragged.items():
+        np.testing.assert_array_equal(values.padded(), other.ragged[name].padded())
+    for name, values in one.moments.mean.items():
+        np.testing.assert_array_equal(values, other.moments.mean[name])
+    return True
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """The runs of one process, each made when it is first asked for."""
+    return cache(lambda kind: KINDS[kind]())
+
+
+@pytest.fixture
+def threads():
+    with ThreadPoolExecutor(2) as pool:
+        yield pool
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("kind", KINDS)
+def test_draws_are_those_of_one_process(kind, alone, threads):
+    assert same(KINDS[kind](threads), alone(kind))
+
+
+def test_a_run_in_a_folder_is_like_any_other(tmp_path, alone, threads):
+    trace = gradient(threads, path=tmp_path / "run")
+    assert same(trace, alone("gradient"))
+    assert same(sc.Trace.load(tmp_path / "run"), trace)
+    assert not (tmp_path / "run" / "stop").exists()
+    longer = sc.resume(tmp_path / "run", posterior(), num_samples=90, executor=threads)
+    assert same(longer, gradient(num_samples=90))
+
+
+# Other processes.
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two worker processes of Dask, each with its nanny, which begins another when one dies."""
+    distributed = pytest.importorskip("distributed", reason="it is in the extra cluster")
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as workers,
+        distributed.Client(workers) as client,
+    ):
+        yield client
+
+
+def armed(marker):
+    """In a worker: the first that has made two turns of a group dies of it."""
+    shown, turns = elsewhere.GroupFolder._show, []
+
+    def show(self, group):
+        shown(self, group)
+        turns.append(group)
+        if len(turns) == 2:
+            try:
+                os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                return
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    elsewhere.GroupFolder._show = show
+
+
+@pytest.mark.parametrize("kind", ["gradient", "shards", "topics", "mixture"])
+def test_a_worker_that_is_killed_changes_nothing(kind, cluster, alone, tmp_path):
+    cluster.run(armed, str(tmp_path / "killed"))
+    folder = tmp_path / "run"
+    assert same(KINDS[kind](cluster.get_executor(), path=folder), alone(kind))
+    assert (tmp_path / "killed").exists()
+
+
+def test_a_broken_pool_leaves_a_run_that_goes_on(tmp_path, alone, threads):
+    with ProcessPoolExecutor(1, get_context("spawn"), armed, (str(tmp_path / "killed"),)) as pool:
+        with pytest.raises(Exception, match="terminated abruptly") as caught:
+            gradient(pool, path=tmp_path / "run", checkpoint_seconds=0.0)
+        assert "goes on with a new executor" in str(caught.value.__notes__)
+    assert same(sc.resume(tmp_path / "run", posterior(), executor=threads), alone("gradient"))
+
+
+# What ends a run.
+
+
+@pytest.fixture
+def after_turns(monkeypatch):
+    """``after_turns(number, do)``: do it when workers have made so many turns."""
+
+    def arrange(number, do):
+        shown, turns = elsewhere.GroupFolder._show, []
+
+        def show(self, group):
+            shown(self, group)
+            turns.append(group)
+            if len(turns) == number:
+                do()
+
+        monkeypatch.setattr(elsewhere.GroupFolder, "_show", show)
+
+    return arrange
+
+
+def test_ctrl_c_stops_all_at_a_checkpoint(after_turns, tmp_path, alone, threads):
+    def interrupt():
+        signal.raise_signal(signal.SIGINT)
+        while not (tmp_path / "run" / "stop").exists():  # the main thread has noticed
+            time.sleep(0.01)
+
+    after_turns(1, interrupt)
+    trace = gradient(threads, path=tmp_path / "run")
+    assert trace.stopped.kind == "interrupted"
+    assert trace.count < 60
+    assert same(sc.resume(tmp_path / "run", posterior(), executor=threads), alone("gradient"))
+
+
+def test_an_error_of_a_worker_arrives_with_its_words(after_turns, tmp_path, alone, threads):
+    def fail():
+        raise OSError("no space left")
+
+    after_turns(1, fail)
+    with pytest.raises(OSError, match="no space left") as caught:
+        gradient(threads, path=tmp_path / "run")
+    assert caught.value.trace.count < 60
+    assert same(sc.resume(tmp_path / "run", posterior()), alone("gradient"))
+
+
+def test_divergence_stops_all(threads):
+    with pytest.raises(sc.DivergenceError, match="no longer finite") as caught:
+        gradient(threads, step_size=1.0)
+    assert caught.value.trace.stopped.kind == "diverged"
+
+
+def test_groups_share_a_budget_of_time(monkeypatch, threads):
+    monkeypatch.setattr(elsewhere, "LEAST_LEG", 0.0)
+    with ThreadPoolExecutor(1) as pool:
+        trace = gradient(pool, num_samples=10**7, collect=False, max_seconds=1.5)
+    assert trace.stopped.kind == "budget"
+    assert list(trace.chains) == [0, 1, 2]  # none waited for the other's end
+
+
+# What is refused before any work.
+
+
+class Changed(Executor):
+    """One worker, whose tasks are given something else."""
+
+    def __init__(self, change):
+        self.change = change
+
+    def submit(self, function, *given):
+        future = Future()
+        try:
+            future.set_result(function(*self.change(*given)))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+def test_workers_that_do_not_see_the_folder(tmp_path):
+    away = tmp_path / "away"
+    with pytest.raises(ValueError, match=r"does not see .*give path=, a folder on storage that all machines share"):
+        gradient(Changed(lambda folder, *rest: (away, *rest)))
+
+
+def test_workers_with_another_version():
+    with pytest.raises(RuntimeError, match=r"has scirocco .*, and the run is of 9\.9: install the same"):
+        gradient(Changed(lambda folder, said, version: (folder, said, "9.9")))
+
+
+def test_workers_without_the_library():
+    def lacks(*given):
+        raise ModuleNotFoundError("No module named 'scirocco'", name="scirocco")
+
+    with pytest.raises(RuntimeError, match="the workers of the executor lack scirocco: install it there too"):
+        gradient(Changed(lacks))
+
+
+def test_what_is_no_executor():
+    with pytest.raises(TypeError, match=r"must be a concurrent\.futures\.Executor; got int"):
+        gradient(3)
+    with ThreadPoolExecutor(1) as pool, pytest.raises(ValueError, match="give executor or workers=2, not both"):
+        gradient(pool, workers=2)
+
+
+def test_an_executor_that_is_closed():
+    pool = ThreadPoolExecutor(1)
+    pool.shutdown()
+    with pytest.raises(RuntimeError, match="cannot schedule new futures after shutdown"):
+        gradient(pool)
