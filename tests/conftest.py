@@ -6,9 +6,11 @@ import importlib
 import json
 import mmap
 import os
+import pickle
 import signal
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -115,6 +117,24 @@ def compiled():
         lambda event, seconds, **_: events.append(event) if event.endswith("backend_compile_duration") else None
     )
     return events
+
+
+class Sending(ThreadPoolExecutor):
+    """Two workers who get copies of what they are sent, as other processes do, and send copies back."""
+
+    def submit(self, function, *given):
+        return super().submit(self.copied, pickle.dumps((function, given)))
+
+    @staticmethod
+    def copied(sent):
+        function, given = pickle.loads(sent)
+        return pickle.loads(pickle.dumps(function(*given)))
+
+
+@pytest.fixture
+def sending():
+    with Sending(2) as executor:
+        yield executor
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ def trace():
 # What it says.
 
 
-def test_the_right_sampler_passes_whatever_the_workers(trace):
+def test_the_right_sampler_passes_whatever_the_workers(trace, sending):
     def quantities(m):
         return {"norm": jnp.sqrt(jnp.sum(m**2)), "largest": jnp.max(m)}
 
@@ -63,6 +63,9 @@ def test_the_right_sampler_passes_whatever_the_workers(trace):
     assert np.median(found.independent) > 40
     again = sc.check_calibration(TARGET, trace, simulate, repeats=20, quantities=quantities, workers=2)
     np.testing.assert_array_equal(again.ranks, found.ranks)
+    there = sc.check_calibration(TARGET, trace, simulate, repeats=3, quantities=quantities, executor=sending)
+    first = sc.check_calibration(TARGET, trace, simulate, repeats=3, quantities=quantities)
+    np.testing.assert_array_equal(there.ranks, first.ranks)
     other = sc.check_calibration(TARGET, trace, simulate, repeats=2, seed=1)
     assert np.all(other.ranks[:, 0] != found.ranks[:2, 0])
 

@@ -123,7 +123,7 @@ def choose_topics(
     tokens = np.ones(1)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*of the topics are not found by all")  # it is in the table
-        fit = partial(_fitted, seconds=max_seconds / len(numbers), train=train, settings=settings)
+        fit = partial(_fitted, max_seconds / len(numbers), train, settings)
         fits = map(fit, numbers) if executor is None else call_each(executor, fit, numbers)
         for k, model in zip(numbers, fits, strict=True):
             poll()  # a comparison of fits that were cut short would mean nothing
@@ -149,7 +149,7 @@ def _candidates(candidates: Iterable[int], size: int) -> list[int]:
     return [int(k) for k in numbers]
 
 
-def _fitted(k: int, seconds: float, train: Documents, settings: dict[str, Any]) -> LDA:
+def _fitted(seconds: float, train: Documents, settings: dict[str, Any], k: int) -> LDA:
     return LDA(k, max_seconds=seconds, **settings)._fit(train, None, FitLocation())
 
 
