@@ -92,11 +92,13 @@ def pytest_collection_finish():
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _spare_maps():
-    """Forget compiled programs before the process has as many memory maps as Linux allows; kernels look too."""
-    from scirocco.core.cache import spare_maps  # after the hook
+def _spare_memory():
+    """Forget compiled programs long before the process has as many memory maps as Linux allows: they are gigabytes."""
+    from scirocco.core import cache  # after the hook
 
-    spare_maps()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cache, "SHARE", 0.15)
+        cache.spare_maps()
 
 
 @pytest.fixture(autouse=True)
