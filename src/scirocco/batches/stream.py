@@ -20,6 +20,7 @@ import zlib
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from mmap import mmap
 from pathlib import Path
 from typing import Any
 
@@ -331,9 +332,14 @@ class MemoryMapped(Stream):
     def __init__(self, arrays: Data, *, block_bytes: int = BLOCK_BYTES) -> None:
         self.arrays = jax.tree.map(lambda a: np.load(a, mmap_mode="r") if isinstance(a, str | Path) else a, arrays)
         self.lengths = np.array([leading_size(self.arrays)])
+        self.block_bytes = block_bytes
         self._set_up(row_struct(self.arrays), block_bytes)
         stored = sum(int(np.prod(a.shape[1:])) * a.dtype.itemsize for a in jax.tree.leaves(self.arrays))
         self.piece, self.wave = piece_rows(self.resident_rows, stored), 1
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process maps the files itself."""
+        return _mapped_again, (jax.tree.map(MappedFile.of, self.arrays), self.block_bytes)
 
     def read(self, group: int, start: int, stop: int) -> Data:
         """Copy rows out of the mapped files."""
@@ -344,6 +350,29 @@ class MemoryMapped(Stream):
         """Copy rows out of the mapped files."""
         del group
         return jax.tree.map(lambda a: taken(np.asarray(a), rows), self.arrays)
+
+
+class MappedFile:
+    """A mapped array by the name of its file and its place there; another array by itself."""
+
+    def __init__(self, content: Any) -> None:
+        self.content = content
+
+    @classmethod
+    def of(cls, array: Any) -> MappedFile:
+        """Of a leaf of ``MemoryMapped``; a view of a mapped array has no place of its own."""
+        if not isinstance(array, np.memmap) or array.filename is None or not isinstance(array.base, mmap):
+            return cls(np.asarray(array))
+        order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
+        return cls((str(Path(array.filename).absolute()), array.dtype, "r", array.offset, array.shape, order))
+
+    def open(self) -> np.ndarray:
+        """The array."""
+        return np.memmap(*self.content) if isinstance(self.content, tuple) else self.content
+
+
+def _mapped_again(files: Any, block_bytes: int) -> MemoryMapped:
+    return MemoryMapped(jax.tree.map(MappedFile.open, files), block_bytes=block_bytes)
 
 
 class Rows(Stream):

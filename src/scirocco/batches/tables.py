@@ -11,6 +11,7 @@ import warnings
 import zlib
 from abc import abstractmethod
 from collections import OrderedDict
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -33,7 +34,10 @@ PLACE_GROUPS = 8  # that a fingerprint looks into
 class _Grouped(Stream):
     """Files whose rows come in groups of columns; decoded groups are kept while there is room."""
 
+    paths: list[str]
+    columns: list[str] | None
     transform: Any
+    block_bytes: int
     cached_bytes: int
     mapped = False  # whether groups lie in a mapped file and need no decoding
     groups: list[tuple[int, int]]  # (file, number in the file)
@@ -48,7 +52,7 @@ class _Grouped(Stream):
         self.lengths = np.array([n for n in rows if n])
         if not len(self.lengths):
             raise ValueError("data must hold at least one example; the files have no rows")
-        self.transform = transform
+        self.transform, self.block_bytes = transform, block_bytes
         self._cache: OrderedDict[int, dict[str, np.ndarray]] = OrderedDict()
         self._lock = threading.Lock()  # chains read in threads of their own
         self._seen: dict[int, dict[str, tuple[np.ndarray, np.ndarray]]] = {}
@@ -58,6 +62,11 @@ class _Grouped(Stream):
         stored = sum(a.nbytes for a in self._columns(0).values()) / int(self.lengths[0])
         self.piece = piece_rows(self.resident_rows, int(stored))
         self.wave = max(1, int(self.cached_bytes / (stored * self.lengths.mean())))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process opens the files itself."""
+        settings = {"columns": self.columns, "transform": self.transform, "block_bytes": self.block_bytes}
+        return partial(type(self), **settings), (self.paths,)
 
     def _columns(self, group: int) -> dict[str, np.ndarray]:
         with self._lock:
@@ -153,7 +162,8 @@ class Parquet(_Grouped):
     ) -> None:
         parquet = import_pyarrow("pyarrow.parquet")
         self.files = [parquet.ParquetFile(p) for p in _listed(paths)]
-        self.bytes = [Path(p).stat().st_size for p in _listed(paths)]
+        self.paths = [str(Path(p).absolute()) for p in _listed(paths)]
+        self.bytes = [Path(p).stat().st_size for p in self.paths]
         self.columns = columns
         groups = [(f, g) for f in range(len(self.files)) for g in range(self.files[f].num_row_groups)]
         rows = [self.files[f].metadata.row_group(g).num_rows for f, g in groups]
@@ -193,7 +203,8 @@ class Arrow(_Grouped):
     ) -> None:
         pyarrow, ipc = import_pyarrow("pyarrow"), import_pyarrow("pyarrow.ipc")
         maps = [pyarrow.memory_map(str(p)) for p in _listed(paths)]
-        self.bytes = [Path(p).stat().st_size for p in _listed(paths)]
+        self.paths = [str(Path(p).absolute()) for p in _listed(paths)]
+        self.bytes = [Path(p).stat().st_size for p in self.paths]
         self.readers = [ipc.open_file(m) for m in maps]
         self.columns = columns
         batches = [(r, b) for r in range(len(self.readers)) for b in range(self.readers[r].num_record_batches)]
