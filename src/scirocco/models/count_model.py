@@ -23,7 +23,7 @@ from scirocco.core.interrupt import interruptible
 from scirocco.models import storage
 from scirocco.models.fit_location import FitLocation
 from scirocco.models.reported import Reported
-from scirocco.run.elsewhere import Elsewhere
+from scirocco.run.crew import Crew
 from scirocco.run.resume import GivenParts
 from scirocco.run.trace import Trace
 from scirocco.run.verdict import Verdict, judge
@@ -109,7 +109,7 @@ class CountModel(Reported, BaseEstimator):  # type: ignore[misc]
         With a ``path`` draws and checkpoints go to that folder, and ``scirocco.resume(path, X)`` goes on with a fit
         that was interrupted or killed, bit for bit. The workers of an ``executor`` advance the chains, each a task.
         """
-        return self._fit(X, y, FitLocation.of(path, Elsewhere.of(executor, X, GivenParts(), y)))
+        return self._fit(X, y, FitLocation.of(path, Crew.of(executor, X, GivenParts(), y)))
 
     def _fit(self, X: Any, y: Any, location: FitLocation) -> Self:
         del y

@@ -12,8 +12,8 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from scirocco.models.storage import settings_of
+from scirocco.run.crew import Crew
 from scirocco.run.description import Description, ModelSettings, PassSettings, RunOptions
-from scirocco.run.elsewhere import Elsewhere
 from scirocco.run.engine import Engine
 from scirocco.run.folder import RunFolder, all_begun
 from scirocco.run.resume import GivenParts
@@ -30,13 +30,13 @@ class FitLocation:
     path: Path | None = None
     description: Description | None = None
     given: GivenParts = field(default_factory=GivenParts)
-    elsewhere: Elsewhere | None = None
+    crew: Crew | None = None
     """Who advances the chains of a new fit, if not this process."""
 
     @classmethod
-    def of(cls, path: str | Path | None, elsewhere: Elsewhere | None = None) -> FitLocation:
+    def of(cls, path: str | Path | None, crew: Crew | None = None) -> FitLocation:
         """The folder for a new fit."""
-        return cls(None if path is None else Path(path), elsewhere=elsewhere)
+        return cls(None if path is None else Path(path), crew=crew)
 
     @property
     def begun(self) -> bool:
@@ -60,7 +60,7 @@ class FitLocation:
 
     def model(self, model: Any) -> ModelSettings | None:
         """What a run on disk must know of its model, so that ``resume`` can make it again."""
-        if self.path is None and self.elsewhere is None:
+        if self.path is None and self.crew is None:
             return None
         return ModelSettings(type(model).__name__, settings_of(model))
 
@@ -77,7 +77,7 @@ class FitLocation:
             options = RunOptions(max_seconds=seconds, progress=bool(model.verbose), workers=workers)
             settings = PassSettings(seed, len(engines), sampler)
             description = Description(RESUMER, settings, options, data=data, model=self.model(model))
-        if self.path is None and self.elsewhere is None:
+        if self.path is None and self.crew is None:
             trace = run(engines, description, None)
         else:
             with self._folder() as folder:
@@ -88,7 +88,7 @@ class FitLocation:
 
     def _folder(self) -> RunFolder:
         if self.description is None or self.path is None:
-            return RunFolder.new(self.path, self.elsewhere)
+            return RunFolder.new(self.path, self.crew)
         return self.given.folder(self.path)
 
 

@@ -2,7 +2,7 @@
 
 run.json        what the run is: settings, parts, data; written before any work is done
 lock            held by the process that works on the run, and by no dead one
-stop            while there is one, groups of chains in other processes stop (``run.elsewhere``)
+stop            while there is one, groups of chains in other processes stop (``run.crew``)
 chains-<first>  the checkpoints of each group of chains (``run.checkpoint``), and the lock of the process that has it
 tuning-<k>      the rounds of a search for a step size, until the chains have begun; of shard k
 report          what the engine says of the run at its end
@@ -22,7 +22,7 @@ from scirocco.run import checkpoint
 from scirocco.run.description import Description, Settings, StepSettings
 
 if TYPE_CHECKING:
-    from scirocco.run.elsewhere import Elsewhere
+    from scirocco.run.crew import Crew
 
 NAME, LOCK, REPORT, STOP = "run.json", "lock", "report", "stop"
 FILES = r"run\.json|lock|stop|report|chains-\d+|tuning-\d+|draws\.zarr|ragged\.zarr"  # of a run or a saved trace
@@ -30,21 +30,21 @@ HALF_WRITTEN = f".{NAME}.*.tmp"  # by a process that was killed
 
 
 class RunFolder:
-    """A folder that this process alone works on while it is entered; ``elsewhere`` are those who advance its chains."""
+    """A folder that this process alone works on while it is entered; a ``crew`` may advance the chains."""
 
     keeps = True
     """Whether it stays when the run is over."""
 
-    def __init__(self, path: str | Path, elsewhere: Elsewhere | None = None) -> None:
-        self.path, self.elsewhere = Path(path), elsewhere
+    def __init__(self, path: str | Path, crew: Crew | None = None) -> None:
+        self.path, self.crew = Path(path), crew
         self._lock = FileLock(self.path / LOCK)
 
     @classmethod
-    def new(cls, path: str | Path | None, elsewhere: Elsewhere | None = None) -> RunFolder:
+    def new(cls, path: str | Path | None, crew: Crew | None = None) -> RunFolder:
         """The folder of a run that begins."""
         if path is None:
-            return TemporaryFolder(elsewhere)
-        folder = cls(path, elsewhere)
+            return TemporaryFolder(crew)
+        folder = cls(path, crew)
         folder.require_free()
         return folder
 
@@ -67,9 +67,9 @@ class RunFolder:
             self._lock.acquire(timeout=0)
         except Timeout:
             raise RuntimeError(f"another process works on the run in {self.path}: wait for it, or end it") from None
-        if self.elsewhere is not None:
+        if self.crew is not None:
             try:
-                self.elsewhere.require_workers(self.path)
+                self.crew.require_workers(self.path)
             except BaseException:
                 self.__exit__()
                 raise
@@ -90,8 +90,8 @@ class TemporaryFolder(RunFolder):
 
     keeps = False
 
-    def __init__(self, elsewhere: Elsewhere | None) -> None:
-        super().__init__(tempfile.mkdtemp(prefix="scirocco-run-"), elsewhere)
+    def __init__(self, crew: Crew | None) -> None:
+        super().__init__(tempfile.mkdtemp(prefix="scirocco-run-"), crew)
 
     def __exit__(self, *_: object) -> None:
         super().__exit__()

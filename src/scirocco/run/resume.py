@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 from scirocco.core.checks import require_count
 from scirocco.core.interrupt import interruptible
 from scirocco.core.parts import part, part_named
+from scirocco.run.crew import Crew
 from scirocco.run.description import Description, StepSettings
-from scirocco.run.elsewhere import Elsewhere
 from scirocco.run.folder import RunFolder, read_description
 
 
@@ -100,6 +100,6 @@ def resume(
     changed = replace(description.options, **{name: v for name, v in options.items() if v is not None})
     description = replace(description, settings=settings, options=changed)
     given = GivenParts(sampler, estimator, batching, tuple(blocks), collect, initial)
-    elsewhere = Elsewhere.of(executor, data, given, y, workers or 1)
-    given = replace(given, folder=partial(RunFolder, elsewhere=elsewhere))
+    crew = Crew.of(executor, data, given, y, workers or 1)
+    given = replace(given, folder=partial(RunFolder, crew=crew))
     return kind()(folder, description, data, y, given)

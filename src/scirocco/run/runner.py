@@ -24,8 +24,8 @@ import numpy as np
 from scirocco.core.clock import Clock
 from scirocco.core.interrupt import Interrupt
 from scirocco.run import checkpoint, store
+from scirocco.run.crew import Crew, GroupFolder
 from scirocco.run.description import Description, RunOptions, StepSettings, Stop
-from scirocco.run.elsewhere import Elsewhere, GroupFolder
 from scirocco.run.engine import Engine, Measured
 from scirocco.run.files import read_trace, write_report
 from scirocco.run.folder import REPORT, RunFolder
@@ -67,10 +67,10 @@ def run(
     stopped, failure = None, None
     with Interrupt() as interrupt, Progress(options.progress) as bar:
         try:
-            if folder is None or folder.elsewhere is None:
+            if folder is None or folder.crew is None:
                 stopped = _repeat(groups, clock, interrupt, bar, options)
             else:
-                stopped = _repeat_elsewhere(groups, clock, interrupt, bar, folder, folder.elsewhere)
+                stopped = _repeat_by_crew(groups, clock, interrupt, bar, folder, folder.crew)
         except BaseException as error:
             stopped, failure = _failed(error), error
     try:
@@ -165,14 +165,14 @@ def _reason(groups: list[Group], clock: Clock, interrupt: Interrupt) -> Stop | N
     return None
 
 
-def _repeat_elsewhere(
-    groups: list[Group], clock: Clock, interrupt: Interrupt, bar: Progress, folder: RunFolder, elsewhere: Elsewhere
+def _repeat_by_crew(
+    groups: list[Group], clock: Clock, interrupt: Interrupt, bar: Progress, folder: RunFolder, crew: Crew
 ) -> Stop | None:  # fmt: skip
     """The same by workers; ``groups`` are in the end as their checkpoints have them."""
     while True:
         diverged: list[Stop | None] = [None] * len(groups)
         try:
-            elsewhere.advance(groups, folder, clock, interrupt, bar)
+            crew.advance(groups, folder, clock, interrupt, bar)
             diverged = [group.diverged for group in groups]
         finally:
             groups[:] = [Group.begun(group.engine, folder.path)[0] for group in groups]

@@ -22,6 +22,7 @@ from scirocco.gradient.blocks import Block
 from scirocco.gradient.engine import GradientEngine, is_function
 from scirocco.gradient.kernel import Kernel
 from scirocco.run import checkpoint
+from scirocco.run.crew import Crew
 from scirocco.run.describe import describe, is_opaque, outline, part_again, rebuild
 from scirocco.run.description import (
     Description,
@@ -31,7 +32,6 @@ from scirocco.run.description import (
     StepSettings,
     TunedParts,
 )
-from scirocco.run.elsewhere import Elsewhere
 from scirocco.run.folder import RunFolder, all_begun, tuning_folder
 from scirocco.run.progress import waiting
 from scirocco.run.recording import Recording
@@ -212,7 +212,7 @@ def begin(
 ) -> Trace:  # fmt: skip
     """A new run, of its own or the fit of a ``model``, with which ``resumer`` goes on; ``notes`` are for its reader.
 
-    ``clock`` has gone since the call whose budget it is. ``executor`` may be an ``Elsewhere``, of a model.
+    ``clock`` has gone since the call whose budget it is. ``executor`` may be an ``Crew``, of a model.
     """
     clock = clock or Clock()
     require_collect(parts.collect)
@@ -224,13 +224,13 @@ def begin(
     if isinstance(target, Target):
         notes, data = (*target.notes, *notes), target.source.fingerprint()
         description = replace(description, coords=target.axes.coords, notes=notes, data=data)
-    elsewhere = executor
-    if not isinstance(executor, Elsewhere):
-        elsewhere = Elsewhere.of(executor, target, parts.given(own=choice is None), workers=options.workers)
-    if path is None and elsewhere is None:
+    crew = executor
+    if not isinstance(executor, Crew):
+        crew = Crew.of(executor, target, parts.given(own=choice is None), workers=options.workers)
+    if path is None and crew is None:
         return _run(target, parts, description, None, clock, choice)
     require_target(target)
-    with RunFolder.new(path, elsewhere) as folder:
+    with RunFolder.new(path, crew) as folder:
         folder.write(description)
         return _run(target, parts, description, folder, clock, choice)
 

@@ -26,9 +26,9 @@ from scirocco.counts.codes import COUNTED_AT_ONCE, CodeBlocks, Codes, compact, f
 from scirocco.counts.engine import DirichletEngine
 from scirocco.counts.estimators import CentredCounts, CountEstimator, chosen_estimator
 from scirocco.counts.minibatches import WAYS, FromDisk, InMemory, Minibatches
+from scirocco.run.crew import Crew
 from scirocco.run.describe import describe, part_again, rebuild
 from scirocco.run.description import CodeSettings, Description, Parts, RunOptions, TunedParts
-from scirocco.run.elsewhere import Elsewhere
 from scirocco.run.folder import RunFolder
 from scirocco.run.progress import waiting
 from scirocco.run.recording import Recording
@@ -161,10 +161,10 @@ def sample_dirichlet(
     parts = CodeParts(source, alpha, sampler, chosen, batching, collect, start)
     description = Description(name_of(DirichletResumer), settings, options, parts.described())
     given = GivenParts(sampler, batching=batching, collect=collect if callable(collect) else None)
-    elsewhere = Elsewhere.of(executor, data, given, workers=workers)
-    if path is None and elsewhere is None:
+    crew = Crew.of(executor, data, given, workers=workers)
+    if path is None and crew is None:
         return _run(parts, description, None)
-    with RunFolder.new(path, elsewhere) as folder:
+    with RunFolder.new(path, crew) as folder:
         return _run(parts, description, folder)
 
 

@@ -34,9 +34,9 @@ from scirocco.core.program import Given
 from scirocco.core.trees import named_leaves
 from scirocco.core.types import Array, Key, Params
 from scirocco.estimators import Estimator
+from scirocco.run.crew import Crew
 from scirocco.run.describe import is_opaque, rebuild
 from scirocco.run.description import Description, RunOptions, ShardSettings
-from scirocco.run.elsewhere import Elsewhere
 from scirocco.run.files import read_trace
 from scirocco.run.folder import RunFolder, all_begun, read_description
 from scirocco.run.resume import GivenParts, Resumer
@@ -250,10 +250,10 @@ def sample_shards(
         name_of(ShardsResumer), settings, options, parts.described(), coords=target.axes.coords,
         notes=target.notes,
     )  # fmt: skip
-    elsewhere = Elsewhere.of(executor, target, parts.given(), workers=workers)
-    if path is None and elsewhere is None:
+    crew = Crew.of(executor, target, parts.given(), workers=workers)
+    if path is None and crew is None:
         return _run(target, parts, description, None, clock)
-    with RunFolder.new(path, elsewhere) as folder:
+    with RunFolder.new(path, crew) as folder:
         description = replace(description, data=target.source.fingerprint())
         folder.write(description)
         return _run(target, parts, description, folder, clock)
@@ -273,9 +273,9 @@ def _run(
     known = description.tuned if begun and description.tuned else (None,) * count
     whole = target.free(getattr(parts.sampler, "temperature", 1.0))
     prepared: list[Prepared]
-    if folder is not None and folder.elsewhere is not None and wishes is not None and None in known:
+    if folder is not None and folder.crew is not None and wishes is not None and None in known:
         tuned = partial(_tuned_shard, whole, parts, description, folder.path, clock.used)
-        found_there = call_each(folder.elsewhere.executor, tuned, range(count))
+        found_there = call_each(folder.crew.executor, tuned, range(count))
         prepared = [own._replace(target=shard_of(whole, k, count)) for k, own in enumerate(found_there)]
     else:
         prepared = [

@@ -157,7 +157,7 @@ def _seen(place: Path) -> int | None:
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class Crew:
     """Where the chains of a run are advanced, and what the run was given."""
 
     executor: Executor
@@ -166,7 +166,7 @@ class Elsewhere:
     given: GivenParts
 
     @classmethod
-    def of(cls, executor: Any, data: Any, given: GivenParts, y: Any = None, workers: int = 1) -> Elsewhere | None:
+    def of(cls, executor: Any, data: Any, given: GivenParts, y: Any = None, workers: int = 1) -> Crew | None:
         """For the ``executor=`` of a verb or model; None if there is none."""
         if executor is None:
             return None
@@ -179,7 +179,7 @@ class Elsewhere:
     ) -> None:  # fmt: skip
         """Until all groups are over or wait for each other, or the run is to end; they end at a checkpoint each."""
         given = Portable((self.data, self.y, self.given))
-        crowd = Crowd(folder.path, bar, clock)
+        watch = Watch(folder.path, bar, clock)
         seconds = None if clock.budget is None else max(LEAST_LEG, clock.budget / LEGS)
         running: dict[Future[Leg], Group] = {}
         failure: BaseException | None = None
@@ -189,14 +189,14 @@ class Elsewhere:
             task = Task(folder.path, first, given, Software.here().scirocco, clock.used, seconds)
             running[self.executor.submit(task)] = group
 
-        crowd.begin()
+        watch.begin()
         try:
             for group in groups:
                 if not group.over:
                     submit(group)
             while running:
                 done, _ = wait(running, timeout=LOOK, return_when=FIRST_COMPLETED)
-                crowd.look()
+                watch.look()
                 for future in done:
                     group = running.pop(future)
                     try:
@@ -205,15 +205,15 @@ class Elsewhere:
                         failure = failure or error
                         continue
                     group.diverged = leg.diverged
-                    if not (leg.finished or crowd.told):
+                    if not (leg.finished or watch.told):
                         submit(group)
                 lost = failure is not None or any(group.diverged for group in groups)
                 if lost or interrupt.asked or clock.over:
-                    crowd.stop()
+                    watch.stop()
         except BaseException:
-            crowd.stop()  # who is still at work finds it, however late
+            watch.stop()  # who is still at work finds it, however late
             raise
-        crowd.begin()
+        watch.begin()
         if failure is not None and not (interrupt.asked and isinstance(failure, BrokenExecutor | CancelledError)):
             if isinstance(failure, BrokenExecutor) and folder.keeps:
                 failure.add_note(f"scirocco.resume({str(folder.path)!r}, ..., executor=) goes on with a new executor")
@@ -238,7 +238,7 @@ class Elsewhere:
         (folder / found.left).unlink()
 
 
-class Crowd:
+class Watch:
     """What is seen of the workers of a run."""
 
     def __init__(self, folder: Path, bar: Progress, clock: Clock) -> None:

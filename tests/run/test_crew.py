@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import scirocco as sc
-from scirocco.run import elsewhere
+from scirocco.run import crew
 
 X = np.random.default_rng(0).normal(1.0, 1.0, (400, 2)).astype(np.float32)
 CODES = np.random.default_rng(1).integers(0, 9, 1000)
@@ -109,7 +109,7 @@ def cluster():
 
 def armed(marker):
     """In a worker: the first that has made two turns of a group dies of it."""
-    shown, turns = elsewhere.GroupFolder._show, []
+    shown, turns = crew.GroupFolder._show, []
 
     def show(self, group):
         shown(self, group)
@@ -121,7 +121,7 @@ def armed(marker):
                 return
             os.kill(os.getpid(), signal.SIGKILL)
 
-    elsewhere.GroupFolder._show = show
+    crew.GroupFolder._show = show
 
 
 @pytest.mark.parametrize("kind", ["gradient", "shards", "topics", "mixture"])
@@ -148,7 +148,7 @@ def after_turns(monkeypatch):
     """``after_turns(number, do)``: do it when workers have made so many turns."""
 
     def arrange(number, do):
-        shown, turns = elsewhere.GroupFolder._show, []
+        shown, turns = crew.GroupFolder._show, []
 
         def show(self, group):
             shown(self, group)
@@ -156,7 +156,7 @@ def after_turns(monkeypatch):
             if len(turns) == number:
                 do()
 
-        monkeypatch.setattr(elsewhere.GroupFolder, "_show", show)
+        monkeypatch.setattr(crew.GroupFolder, "_show", show)
 
     return arrange
 
@@ -192,7 +192,7 @@ def test_divergence_stops_all(threads):
 
 
 def test_groups_share_a_budget_of_time(monkeypatch, threads):
-    monkeypatch.setattr(elsewhere, "LEAST_LEG", 0.0)
+    monkeypatch.setattr(crew, "LEAST_LEG", 0.0)
     with ThreadPoolExecutor(1) as pool:
         trace = gradient(pool, num_samples=10**7, collect=False, max_seconds=1.5)
     assert trace.stopped.kind == "budget"
