@@ -4,7 +4,8 @@ import os
 import signal
 import time
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from functools import cache
+from contextlib import suppress
+from functools import cache, partial
 from multiprocessing import get_context
 
 import numpy as np
@@ -107,33 +108,59 @@ def cluster():
         yield client
 
 
-def armed(marker):
-    """In a worker: the first that has made two turns of a group dies of it."""
-    shown, turns = crew.GroupFolder._show, []
+def armed(folder, turns=(2,)):
+    """In a worker: it dies when it has made so many turns of groups, once for each number, whoever has made them."""
+    shown, made = crew.GroupFolder._show, []
 
     def show(self, group):
         shown(self, group)
-        turns.append(group)
-        if len(turns) == 2:
-            try:
-                os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
-            except FileExistsError:
-                return
-            os.kill(os.getpid(), signal.SIGKILL)
+        made.append(group)
+        if len(made) in turns:
+            with suppress(FileExistsError):
+                os.close(os.open(f"{folder}/killed-{len(made)}", os.O_CREAT | os.O_EXCL))
+                os.kill(os.getpid(), signal.SIGKILL)
 
     crew.GroupFolder._show = show
 
 
 @pytest.mark.parametrize("kind", ["gradient", "shards", "topics", "mixture"])
 def test_a_worker_that_is_killed_changes_nothing(kind, cluster, alone, tmp_path):
-    cluster.run(armed, str(tmp_path / "killed"))
-    folder = tmp_path / "run"
-    assert same(KINDS[kind](cluster.get_executor(), path=folder), alone(kind))
-    assert (tmp_path / "killed").exists()
+    cluster.run(armed, str(tmp_path))
+    assert same(KINDS[kind](cluster.get_executor(), path=tmp_path / "run"), alone(kind))
+    assert (tmp_path / "killed-2").exists()
+
+
+@pytest.mark.slow
+def test_twenty_workers_that_are_killed_change_nothing(cluster, tmp_path):
+    """Whenever Dask gives a task up for having killed too many, the run goes on with what there is."""
+    distributed = pytest.importorskip("distributed", reason="it is in the extra cluster")
+
+    class Armed(distributed.WorkerPlugin):
+        def setup(self, worker):
+            armed(str(tmp_path), range(2, 42, 2))
+
+    cluster.register_plugin(Armed(), name="armed")
+    begin = partial(gradient, num_samples=4000, thin=50, chains=4, group_size=1, path=tmp_path / "run")
+    try:
+        while True:
+            try:
+                trace = begin(cluster.get_executor())
+                break
+            except distributed.scheduler.KilledWorker:
+
+                def begin(executor):
+                    return sc.resume(tmp_path / "run", posterior(), executor=executor)
+
+    finally:
+        cluster.unregister_worker_plugin("armed")
+    kills = len(list(tmp_path.glob("killed-*")))
+    print(f"{kills} workers were killed")
+    assert kills == 20
+    assert same(trace, gradient(num_samples=4000, thin=50, chains=4, group_size=1))
 
 
 def test_a_broken_pool_leaves_a_run_that_goes_on(tmp_path, alone, threads):
-    with ProcessPoolExecutor(1, get_context("spawn"), armed, (str(tmp_path / "killed"),)) as pool:
+    with ProcessPoolExecutor(1, get_context("spawn"), armed, (str(tmp_path),)) as pool:
         with pytest.raises(Exception, match="terminated abruptly") as caught:
             gradient(pool, path=tmp_path / "run", checkpoint_seconds=0.0)
         assert "goes on with a new executor" in str(caught.value.__notes__)
