@@ -99,6 +99,7 @@ bench: $(VENV)/.bench results/covertype_reference.npz
 	$(BIN)/python benchmarks/vmf_concentrations.py
 	$(BIN)/python benchmarks/vmf_embeddings.py
 	$(BIN)/python benchmarks/directions_coverage.py
+	$(BIN)/python benchmarks/spherical_coverage.py
 	$(BIN)/python benchmarks/combine.py
 	$(BIN)/python benchmarks/lda.py
 	$(BIN)/python benchmarks/lda_speed.py

@@ -97,6 +97,11 @@ TINY = {
         [],
         {"ENTRIES": 2000, "TURNS": 1, "STEP_SIZES": (0.1,), "CATEGORIES": (2000,), "TOUCHED": 100},
     ),
+    "spherical_coverage": (
+        ["--sets", "1"],
+        {"DOCUMENTS": 40, "WORDS": 8,
+         "SETTINGS": {"n_chains": 1, "n_draws": 8, "burn_in": 20, "thin": 1, "measure_bias": False}},
+    ),
     "startup": (["--rounds", "1", "--tasks", "fixed step"], {}),
     "uncertainty": (
         ["--only", "normal", "--samplers", "SGLD"],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -18,8 +17,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import scirocco as sc
 from scirocco.conformance import check_model
-from scirocco.models import bayesian_pca
-from scirocco.models.bayesian_pca import BayesianPCA
+from scirocco.models import bayesian_pca, turning
+from scirocco.models.bayesian_pca import PARAMETERS, BayesianPCA
+from scirocco.models.turning import Sums, turned
 
 SEED = 11
 QUICK = {"n_draws": 20, "burn_in": 50, "thin": 1, "n_chains": 2, "measure_bias": False, "random_state": 0}
@@ -31,6 +31,11 @@ def rows(n, d, scales, seed=SEED, noise=1.0, shift=5.0):
     loadings = np.linalg.qr(rng.normal(size=(d, len(scales))))[0]
     factors = rng.normal(size=(n, len(scales))) * scales
     return shift + factors @ loadings.T + noise * rng.normal(size=(n, d)), loadings
+
+
+def drawn(posterior):
+    """Draws as they are settled."""
+    return {name: posterior[name].values.astype(float) for name in PARAMETERS}
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +76,7 @@ def test_the_likelihood_from_sums_is_that_of_all_rows():
     x, loadings = rows(70, 6, [3.0, 1.0])
     unit = bayesian_pca._standardised(x)[2]
     model = BayesianPCA(2)
-    by_rows, by_sums = model.target(unit), model._target_of_sums(unit)
+    by_rows, by_sums = model.target(unit), model._target_of_sums(Sums.of(unit))
     assert (by_rows.size, by_sums.size) == (70, 6)
     params = {
         "loadings": jnp.asarray(loadings, jnp.float32), "scales": jnp.array([2.0, 0.5]), "noise": jnp.array(0.7),
@@ -98,7 +103,7 @@ def test_the_start_is_the_maximum_of_the_likelihood():
     x, _ = rows(400, 6, [3.0, 1.5])
     centre, scale, unit = bayesian_pca._standardised(x)
     np.testing.assert_allclose(unit * scale + centre, x, atol=1e-5)
-    start, target = BayesianPCA(2)._initial(unit), BayesianPCA(2).target(unit).free()
+    start, target = BayesianPCA(2)._initial(Sums.of(unit)), BayesianPCA(2).target(unit).free()
     position = target.freed(start)
     for name, slope in target.geometry.slope(position, target.full_likelihood_gradient(position)).items():
         assert np.max(np.abs(slope)) < 0.02, name  # of sums over 400 rows
@@ -117,11 +122,11 @@ def test_equal_fits_share_a_program():
 
 def test_sums_over_blocks_are_those_of_all_rows(monkeypatch):
     x, _ = rows(101, 4, [2.0])
-    whole = bayesian_pca._standardised(x), BayesianPCA(1)._initial(x - x.mean(axis=0))
+    whole = bayesian_pca._standardised(x)[2], Sums.of(x).squares
     monkeypatch.setattr(bayesian_pca, "BLOCK", 4 * 10)
-    parts = bayesian_pca._standardised(x), BayesianPCA(1)._initial(x - x.mean(axis=0))
-    np.testing.assert_allclose(parts[0][2], whole[0][2], rtol=1e-6)
-    np.testing.assert_allclose(parts[1]["loadings"], whole[1]["loadings"], atol=1e-6)
+    monkeypatch.setattr(turning, "BLOCK", 4 * 10)
+    np.testing.assert_allclose(bayesian_pca._standardised(x)[2], whole[0], rtol=1e-6)
+    np.testing.assert_allclose(Sums.of(x).squares, whole[1], rtol=1e-12)
 
 
 # The posterior.
@@ -138,7 +143,7 @@ def test_the_posterior_is_that_of_exact_geodesic_monte_carlo():
     x, _ = rows(300, 5, [3.0, 1.5], seed=2)
     model = BayesianPCA(2, measure_bias=False, n_draws=1200, random_state=3).fit(x)
     centre, scale, unit = bayesian_pca._standardised(x)
-    start = model._initial(unit)
+    start = model._initial(Sums.of(unit))
     steps = model._default_run(start, len(x))[0].step_size
     # Trajectories of no common period with any of the oscillations.
     exact = BayesianPCA(2)
@@ -146,7 +151,7 @@ def test_the_posterior_is_that_of_exact_geodesic_monte_carlo():
         model.target(unit), sc.GMC({name: 1.7 * h for name, h in steps.items()}, leapfrog_steps=7), start,
         num_samples=1200, burn_in=100, chains=4, seed=4, report=False,
     )  # fmt: skip
-    exact._settle(start, centre, scale)
+    exact._settle(drawn(exact.trace_.posterior), start, centre, scale)
     assert exact.trace_.sample_stats.acceptance.mean() > 0.8
     for name in ("loadings", "scales", "noise", "mean"):
         mean, sd, error = moments(model.posterior_[name].values)
@@ -218,12 +223,14 @@ def test_columns_of_all_draws_have_one_order_and_sign(large):
     model, x, _ = large
     again = BayesianPCA(3)
     centre, scale, unit = bayesian_pca._standardised(x)
-    # The same draws with the columns of the second chain shuffled and their signs changed.
-    mixed = model.trace_.posterior.copy(deep=True)
-    mixed["loadings"].values[1] = mixed["loadings"].values[1][..., [2, 0, 1]] * [-1, 1, -1]
-    mixed["scales"].values[1] = mixed["scales"].values[1][..., [2, 0, 1]]
-    again.trace_ = SimpleNamespace(posterior=mixed)
-    again._settle(again._initial(unit), centre, scale)
+    # The same draws, in the units of the chain, with the columns of the second shuffled and their signs changed.
+    mixed = drawn(model.posterior_)
+    mixed |= {"scales": mixed["scales"] / scale, "noise": mixed["noise"] / scale}
+    mixed["mean"] = (mixed["mean"] - centre) / scale
+    mixed["loadings"][1] = mixed["loadings"][1][..., [2, 0, 1]] * [-1, 1, -1]
+    mixed["scales"][1] = mixed["scales"][1][..., [2, 0, 1]]
+    again.trace_ = model.trace_
+    again._settle(mixed, again._initial(Sums.of(unit)), centre, scale)
     for name in model.posterior_:
         np.testing.assert_allclose(again.posterior_[name], model.posterior_[name], atol=1e-6, err_msg=name)
     assert np.all(np.einsum("cdfk,kf->cdk", again.posterior_["loadings"], again.components_) > 0.99)
@@ -246,6 +253,59 @@ def test_of_equal_scales_the_subspace_is_known_and_directions_are_not():
     known = PCA(2).fit(x)
     np.testing.assert_allclose(model.get_covariance(), known.get_covariance(), atol=0.4)
     assert model.score(x) == pytest.approx(known.score(x), abs=0.02)
+
+
+def test_columns_and_scales_that_are_turned_have_their_exact_law():
+    rng, n, noise, prior_scale = np.random.default_rng(8), 30, 0.7, 1.0
+    x = rng.normal(size=(n, 3)) * [1.6, 1.3, 0.7]
+    x -= x.mean(axis=0)
+    span, mean = np.linalg.qr(rng.normal(size=(3, 2)) * [[3.0], [3.0], [1.0]])[0], np.array([0.2, -0.1, 0.3])
+
+    angles, logs = np.linspace(0, np.pi, 60, endpoint=False), np.linspace(-4, 2.5, 261)
+    columns = np.stack([np.cos(angles), np.sin(angles)]), np.stack([-np.sin(angles), np.cos(angles)])
+    inside = ((x - mean) @ span).T @ ((x - mean) @ span)
+    lengths = np.exp(2 * logs) + noise**2
+
+    def heights(turn):  # of (angle, log scale)
+        weight = np.einsum("ia,ij,ja->a", turn, inside, turn)[:, None]
+        return -(weight / lengths + n * np.log(lengths) + (logs / prior_scale) ** 2) / 2
+
+    law = heights(columns[0])[:, :, None] + heights(columns[1])[:, None, :]
+    law = np.exp(law - law.max())
+    law /= law.sum()
+
+    draws = 6000
+    every = {"loadings": np.broadcast_to(span, (1, draws, 3, 2)), "scales": np.full((1, draws, 2), 3.0)}
+    every |= {"noise": np.full((1, draws), noise), "mean": np.broadcast_to(mean, (1, draws, 3))}
+    for _ in range(6):  # the start is far from the law
+        found = turned(**every, sums=Sums.of(x), prior_scale=prior_scale, rng=rng)
+        every |= found
+    turn = np.einsum("fi,ndfj->ndij", span, found["loadings"])[0]
+    np.testing.assert_allclose(np.einsum("nij,nik->njk", turn, turn) - np.eye(2), 0, atol=1e-9)
+    doubled, free = 2 * np.arctan2(turn[:, 1, 0], turn[:, 0, 0]), np.log(found["scales"][0])
+    wave, first, second = np.exp(2j * angles)[:, None, None], logs[:, None], logs
+    for name, value, exact in (
+        ("cosine", np.cos(doubled), wave.real), ("sine", np.sin(doubled), wave.imag),
+        ("scales", free[:, 0], first), ("squares", free[:, 1] ** 2, second**2),
+        ("product", free.prod(axis=1), first * second), ("together", np.cos(doubled) * free[:, 0], wave.real * first),
+    ):  # fmt: skip
+        error = value.std() / np.sqrt(draws)
+        assert abs(value.mean() - (law * exact).sum()) < 4 * error, name
+
+
+def test_columns_of_equal_scales_do_not_keep_a_posterior_from_being_used(tmp_path):
+    x, _ = rows(600, 6, [3.0, 2.95, 1.2], seed=5)
+    model = BayesianPCA(3, n_draws=400, random_state=0).fit(x)
+    assert model.verdict().kind == "use it", model.verdict()
+    angles = model.posterior_["column_angles"].mean(("chain", "draw"))
+    assert angles[0] > 0.2
+    assert angles[1] > 0.2
+    assert "Not known one by one: 0, 1." in model.report(tmp_path / "page.html").read_text()
+    for name in PARAMETERS:  # what is judged and summed up is what is shown
+        shown = model.posterior_[name].values
+        np.testing.assert_array_equal(model.trace_.posterior[name], shown)
+        np.testing.assert_allclose(model.trace_.mean[name], shown.mean(axis=(0, 1)), atol=1e-9)
+        np.testing.assert_allclose(model.trace_.variance[name], shown.var(axis=(0, 1)), rtol=0.01, atol=1e-9)
 
 
 # Using.

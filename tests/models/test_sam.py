@@ -441,6 +441,35 @@ def test_one_point_has_no_intervals_and_says_so():
     assert model.verdict().action == 'model.set_params(sampler="langevin").fit(X)'
 
 
+def test_where_chains_agree_in_the_means_alone_these_can_be_used():
+    model = sc.SphericalAdmixture(TOPICS, **SETTINGS, **QUICK | {"n_draws": 100}).fit(ROWS)
+    whole = model.topic_info(vocabulary=[f"word{number}" for number in range(WORDS)])
+    assert whole.loc[0, "words"].startswith("word")
+    assert np.all(whole["cosine"] > 0.99)
+    assert model.topic_info(2).loc[1, "words"] == " ".join(map(str, model.top_words(2).query("topic == 1")["word"]))
+
+    shown = model.trace_.posterior
+    trace, topics = model.trace_, shown["topics"].values
+
+    def apart(by):  # a topic of the second chain leans towards another one
+        moved = topics.copy()
+        moved[1, :, 1] += by * moved[1, :, 2]
+        moved[1, :, 1] /= np.linalg.norm(moved[1, :, 1], axis=1, keepdims=True)
+        model.trace_ = trace.showing(shown.assign(topics=(shown["topics"].dims, moved)))
+        model._settle()
+        return model.verdict()
+
+    found = apart(0.3)
+    assert found.kind == "use means, not intervals"
+    assert re.search(r" of 3 topics \(.*1.*\)", found.reasons[0])
+    assert found.reasons[0] in str(model.summary())
+    assert model.topic_info()["r_hat"].idxmax() == 1
+    lost = apart(3.0)
+    assert lost.kind == "do not use it"
+    settings = re.findall(r"(\w+)=", lost.action)
+    assert set(settings) <= set(model.get_params())
+
+
 def test_advice_names_settings_of_the_model():
     """A short, hot run: what to do next can be done."""
     model = sc.SphericalAdmixture(TOPICS, sampler="sggmc", **SETTINGS, **QUICK | {"n_draws": 10, "burn_in": 0})

@@ -29,6 +29,7 @@ from scirocco.bias.virials import Virials
 from scirocco.core.parts import part
 from scirocco.core.trees import named_leaves
 from scirocco.core.types import Params
+from scirocco.run.moments import Moments as AllMoments
 from scirocco.run.verdict import LONGER, MEANS, NECK, NOT, RHAT_LIMIT, RHAT_LOST, USE, Advice, Finding
 from scirocco.samplers.base import Strain, at, has_law
 
@@ -120,6 +121,11 @@ class BiasReport:
         if self.narrowest is None or self.widest is None:
             return Virials(np.empty(0), np.empty(0))
         return Virials(np.array([self.narrowest, self.widest]), np.array([self.narrowest_error, self.widest_error]))
+
+    def comparing(self, moments: AllMoments) -> BiasReport:
+        """The report with these means and variances of chains compared: of draws that a model made of theirs."""
+        found = moment_rhat(moments.mean, moments.variance(), moments.count)
+        return replace(self, **{"r_hat": None, "r_hat_in": ""} | worst_rhat(found))
 
     def findings(self) -> list[Finding]:
         """What the report has to say of a result."""

@@ -64,6 +64,8 @@ class Purpose(IntEnum):
     STREAM_SURVEY = 510
     TRANSFORM_SWEEPS = 511
     LEFT_TO_RIGHT = 512
+    # Principal components.
+    TURNED_COLUMNS = 550
     # Partitions.
     POINT_PARTITION = 601
     # Shards.

@@ -69,14 +69,12 @@ class GradientModel(Reported, BaseEstimator):  # type: ignore[misc]
 
     _facts: ClassVar[tuple[str, ...]] = ()  # fitted attributes that are numbers, kept in the file as JSON
     _arrays: ClassVar[tuple[str, ...]] = ()  # and those that are arrays
-    _own_thin: ClassVar[bool] = False  # whether ``thin`` may be None, for the model's own choice
     _bias_note: ClassVar[str] = ""  # what the bias report of this model is not about
 
     def _check_run(self) -> None:
         refuse_after_fork()
         for name, least in (("n_draws", 2), ("burn_in", 0), ("thin", 1), ("n_chains", 1)):
-            if name != "thin" or self.thin is not None or not self._own_thin:
-                require_count(name, getattr(self, name), least)
+            require_count(name, getattr(self, name), least)
         require_budget(self.max_seconds)
         require_flag("measure_bias", self.measure_bias)
 
@@ -84,13 +82,13 @@ class GradientModel(Reported, BaseEstimator):  # type: ignore[misc]
         self, target: Target, initial: Params | Callable[..., Params], default: Callable[[], Sampler],
         location: FitLocation, *, blocks: Sequence[Block] = (), batch_size: int | float | None = None, seed: int,
         estimator: Any = None, batching: Any = None, collect: Callable[[Params], Any] | None = None, spent: float = 0.0,
-        near: bool = False, thin: int | None = None,
+        near: bool = False,
     ) -> None:  # fmt: skip
         """Run the chains, from their start or from checkpoints; sets ``trace_`` and ``posterior_``.
 
         ``default`` makes the model's own sampler, if none was given: its step size may need a start; ``estimator`` and
         ``batching`` are the model's own, ``collect`` as for ``sample``; of the budget so many seconds are ``spent``.
-        ``near`` says that ``initial`` is from an earlier fit to some of the rows; ``thin`` is the model's own.
+        ``near`` says that ``initial`` is from an earlier fit to some of the rows.
         """
         rows = self.batch_size if self.batch_size is not None else batch_size
         if isinstance(rows, int | np.integer) and not isinstance(rows, bool):
@@ -110,8 +108,7 @@ class GradientModel(Reported, BaseEstimator):  # type: ignore[misc]
                 estimator if self.estimator is None else self.estimator, batching, tuple(blocks), initial, collect,
                 near=near,
             )  # fmt: skip
-            steps = thin if self.thin is None and thin is not None else self.thin
-            settings = StepSettings(seed, self.n_chains, self.n_draws, self.burn_in, steps, self.n_chains, rows)
+            settings = StepSettings(seed, self.n_chains, self.n_draws, self.burn_in, self.thin, self.n_chains, rows)
             options = RunOptions(max_seconds=seconds, progress=bool(self.verbose), report=self.measure_bias)
             self.trace_ = begin(
                 target, parts, settings, options, location.path, resumer=RESUMER, model=location.model(self)

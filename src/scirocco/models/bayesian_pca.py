@@ -16,6 +16,9 @@ with m = C^(1/2) z (``Whitened``). The likelihood is then a function of z times 
 directions of z equally well, while the sds of m go from sigma to the largest scale, too far apart for one step size.
 Chains start at the maximum of the likelihood (Tipping and Bishop 1999), around which control variates are taken.
 
+Columns whose scales hardly differ turn into each other slowly. So every draw of the chain is turned afterwards, within
+the span of its columns, by draws from the exact law of the columns and scales given all else (``turning``).
+
 The posterior is the same for other signs and orders of the columns. Draws are matched to the columns of the start.
 """
 
@@ -38,22 +41,22 @@ from scirocco.constraints import Constraints, positive
 from scirocco.core.checks import require_count
 from scirocco.core.interrupt import interruptible
 from scirocco.core.program import Given
+from scirocco.core.seeds import Purpose, generator
 from scirocco.core.types import Array, Params
 from scirocco.estimators import ControlVariate, Plain
 from scirocco.manifolds import Stiefel
 from scirocco.models.base import GradientModel, require_positive_setting
 from scirocco.models.fit_location import FitLocation
 from scirocco.models.inputs import check_array, validate_data
+from scirocco.models.turning import BLOCK, Sums, turned
 from scirocco.samplers import SGGMC
 from scirocco.target import Target
 
 PARAMETERS = ("loadings", "scales", "noise", "mean")
-BLOCK = 2**22  # numbers of X that are taken to float64 at a time
 BATCH = 1000  # rows of a minibatch at least
 FINEST = 3e-7  # smallest posterior sd of a loading that steps in single precision can follow
 STEP = 0.4  # step size in posterior sds
 SLOWEST = 50  # time that friction takes, in posterior sds
-THIN, MOST_THIN = 8, 32  # steps from draw to draw
 HEAT = 0.05  # share of the noise that may come from minibatches
 
 
@@ -65,7 +68,8 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
     columns turn freely (up to 45 degrees for two of them, beyond which matching takes the other), their
     ``column_angles`` are large, their scales need not fall within a draw, and ``components_`` is one basis among many.
     What stays definite is ``subspace_`` with ``subspace_angles``, ``get_covariance``, ``score`` and
-    ``noise_variance_``. Such columns need large minibatches, at worst all rows: the default takes them.
+    ``noise_variance_``. Where minibatches are taken such columns need large ones, at worst all rows: the default
+    takes them.
 
     All columns share one noise: scale them beforehand if their units differ. Constant columns stay, with a warning.
 
@@ -79,7 +83,6 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
         q, sd of the prior of the mean around the column means, in sds of the data.
     sampler, estimator, batch_size, n_draws, burn_in, thin, n_chains, max_seconds, random_state, measure_bias, verbose
         The run; see ``scirocco.models.base.GradientModel``. Samplers must be able to move on manifolds.
-        ``thin=None`` is 8, and more where gradients are of sums and columns turn slowly.
 
     Attributes
     ----------
@@ -97,7 +100,7 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
         an ``xarray.Dataset``; also, in radians, ``column_angles`` between columns and ``components_``, and
         ``subspace_angles``, the principal angles to ``subspace_``, the largest first.
     trace_
-        The run, in the coordinates of the chain.
+        The run, its draws those of ``posterior_``. Chains on disk (``path``) are in coordinates of their own.
 
     Examples
     --------
@@ -111,15 +114,13 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
     """
 
     _facts: ClassVar = ("noise_variance_",)
-    _own_thin: ClassVar = True
     _arrays: ClassVar = ("components_", "explained_variance_", "explained_variance_ratio_", "mean_", "subspace_")
 
     def __init__(
         self, n_components: int = 2, *, prior_scale: float = 2.0, mean_scale: float = 10.0, sampler: Any = None,
         estimator: Any = None, batch_size: int | float | None = None, n_draws: int = 500, burn_in: int = 500,
-        thin: int | None = None, n_chains: int = 4, max_seconds: float | None = None, random_state: Any = None,
-        measure_bias: bool = True,
-        verbose: bool = False,
+        thin: int = 8, n_chains: int = 4, max_seconds: float | None = None, random_state: Any = None,
+        measure_bias: bool = True, verbose: bool = False,
     ) -> None:  # fmt: skip
         self.n_components = n_components
         self.prior_scale = prior_scale
@@ -157,19 +158,21 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
                     f"n_components is {self.n_components} and needs {least} more; X has only {name} = {count}"
                 )
         centre, scale, unit = _standardised(X)
-        start = self._initial(unit)
-        sampler, rows, turning = self._default_run(start, len(X))
-        thin, free = THIN, self.batch_size is None and self.estimator is None
+        sums = Sums.of(unit)
+        start = self._initial(sums)
+        sampler, rows = self._default_run(start, len(X))
         target = self.target(unit)
         estimator: ControlVariate | Plain = ControlVariate(centre=start)
-        if free and X.shape[1] <= rows:  # all data are then less work than a minibatch
-            target, estimator, rows = self._target_of_sums(unit), Plain(), X.shape[1]
-            thin = int(np.clip(turning / STEP, THIN, MOST_THIN))
+        if self.batch_size is None and self.estimator is None and X.shape[1] <= rows:
+            # All data are then less work than a minibatch.
+            target, estimator, rows = self._target_of_sums(sums), Plain(), X.shape[1]
+        seed = location.seed(self.random_state)
         self._sample(
-            target, start, lambda: sampler, location, batch_size=rows, seed=location.seed(self.random_state),
-            estimator=estimator, thin=thin,
+            target, start, lambda: sampler, location, batch_size=rows, seed=seed, estimator=estimator,
         )  # fmt: skip
-        self._settle(start, centre, scale)
+        drawn = {name: self.trace_.posterior[name].values.astype(np.float64) for name in PARAMETERS}
+        drawn |= turned(**drawn, sums=sums, prior_scale=self.prior_scale, rng=generator(seed, Purpose.TURNED_COLUMNS))
+        self._settle(drawn, start, centre, scale)
         return self
 
     def target(self, X: np.ndarray) -> Target:
@@ -179,13 +182,12 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
         """
         return self._target(_log_likelihood, X)
 
-    def _target_of_sums(self, X: np.ndarray) -> Target:
+    def _target_of_sums(self, sums: Sums) -> Target:
         """The same posterior, its likelihood from d rows that have the sums of squares and products of all N."""
-        n, d = X.shape
-        values, vectors = np.linalg.eigh(_gram(X))
-        root = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
+        values, vectors = np.linalg.eigh(sums.squares)
+        root, d = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T, len(values)
         return self._target(_log_likelihood_of_sums, {
-            "root": root.astype(np.float32), "rows": np.full(d, n / d, np.float32)
+            "root": root.astype(np.float32), "rows": np.full(d, sums.rows / d, np.float32)
         })  # fmt: skip
 
     def _target(self, log_likelihood: Any, data: Any) -> Target:
@@ -194,13 +196,13 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
             prior, log_likelihood, data, batched=True, manifold={"loadings": Stiefel()}, constraints=Whitened.made()
         )  # fmt: skip
 
-    def _initial(self, X: np.ndarray) -> Params:
+    def _initial(self, sums: Sums) -> Params:
         """The maximum of the likelihood, from the eigenvalues of the covariance of the rows."""
-        k, d = self.n_components, X.shape[1]
-        values, vectors = np.linalg.eigh(_gram(X) / len(X))
+        k, d = self.n_components, len(sums.squares)
+        values, vectors = np.linalg.eigh(sums.squares / sums.rows)
         values, vectors = values[::-1], vectors[:, ::-1][:, :k]
         noise = values[k:].sum() / (d - k)
-        if not noise > FINEST**2 * len(X) * values[0]:
+        if not noise > FINEST**2 * sums.rows * values[0]:
             raise ValueError(
                 f"n_components = {k} leave {max(noise, 0.0) / values.mean():.2g} of the mean variance of X as noise, "
                 "too little for a posterior: take fewer components"
@@ -208,17 +210,14 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
         largest = vectors[np.argmax(np.abs(vectors), axis=0), np.arange(k)]
         start = {
             "loadings": vectors * np.sign(largest),
-            "scales": np.sqrt(np.maximum(values[:k] - noise, noise / np.sqrt(len(X)))),
+            "scales": np.sqrt(np.maximum(values[:k] - noise, noise / np.sqrt(sums.rows))),
             "noise": np.sqrt(noise),
             "mean": np.zeros(d),
         }
         return {name: jnp.asarray(value, jnp.float32) for name, value in start.items()}
 
-    def _default_run(self, start: Params, n: int) -> tuple[SGGMC, int, float]:
-        """The sampler, with steps in posterior sds by the Fisher information at the start, and rows of a minibatch.
-
-        Last, how many times farther than the best known column goes the least known.
-        """
+    def _default_run(self, start: Params, n: int) -> tuple[SGGMC, int]:
+        """The sampler, with steps in posterior sds by the Fisher information at the start, and rows of a minibatch."""
         scales, noise = (np.asarray(start[name], np.float64) for name in ("scales", "noise"))
         total, (d, k) = scales**2 + noise**2, start["loadings"].shape
         columns = np.minimum(noise * np.sqrt(total / n) / scales**2, 1.0)  # towards what no column spans
@@ -229,23 +228,22 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
             "mean": 1 / np.sqrt(n),
         }
         # Columns share a step, which the best known bounds. Little friction takes the least known on, but not so little
-        # that the burn-in could not warm up all the others.
+        # that the burn-in could not warm up all the others. Turning columns into each other is left to ``turned``.
         fast = columns.min()
-        slow = np.clip(max(columns.max(), turns.max(initial=0.0)), fast, min(SLOWEST * fast, 1.0))
+        slow = np.clip(columns.max(), fast, min(SLOWEST * fast, 1.0))
         steps = {name: STEP * sd for name, sd in sds.items()} | {"loadings": STEP * fast}
         friction = {name: 1 / sd for name, sd in sds.items()} | {"loadings": 1 / slow}
         # What minibatches add to the injected noise, h V/2 over the friction: with control variates V grows with the
         # square of the distance to the start, which columns go that turn into each other.
         far = d + np.max(np.minimum(turns, 1.0) / columns[:-1], initial=0.0) ** 2
         rows = n * STEP / 2 * slow * fast * far / HEAT
-        return SGGMC(steps, friction=friction), int(min(n, max(BATCH, rows))), float(slow / fast)
+        return SGGMC(steps, friction=friction), int(min(n, max(BATCH, rows)))
 
-    def _settle(self, start: Params, centre: np.ndarray, scale: float) -> None:
+    def _settle(self, drawn: dict[str, np.ndarray], start: Params, centre: np.ndarray, scale: float) -> None:
         """Draws in the units of the data, columns in one order and with one sign, and what is known from them."""
         import xarray as xr
 
-        drawn = self.trace_.posterior
-        loadings, scales, noise, mean = (drawn[name].values.astype(np.float64) for name in PARAMETERS)
+        loadings, scales, noise, mean = (drawn[name].copy() for name in PARAMETERS)
         reference = np.asarray(start["loadings"], np.float64)
         for at in np.ndindex(noise.shape):
             cosines = reference.T @ loadings[at]
@@ -273,6 +271,9 @@ class BayesianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientMod
             "column_angles": (("chain", "draw", "component"), _angles(self.components_.T, loadings)),
             "subspace_angles": (("chain", "draw", "angle"), _principal_angles(self.subspace_.T, loadings)),
         })  # fmt: skip
+        self.trace_ = self.trace_.showing(self.posterior_[list(PARAMETERS)])
+        if self.trace_.bias is not None:
+            self.trace_.bias = self.trace_.bias.comparing(self.trace_.moments)
 
     # Using.
 
@@ -421,11 +422,6 @@ def _blocks(X: np.ndarray, centre: Any = 0.0) -> Iterator[np.ndarray]:
     """The rows in float64, some of them at a time."""
     for rows in gen_batches(len(X), max(1, BLOCK // X.shape[1])):
         yield X[rows] - np.asarray(centre, np.float64)
-
-
-def _gram(X: np.ndarray) -> np.ndarray:
-    """Sums of squares and products of the columns."""
-    return np.asarray(sum(block.T @ block for block in _blocks(X)))
 
 
 def _standardised(X: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:

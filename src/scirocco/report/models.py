@@ -29,6 +29,7 @@ from scirocco.report.tables import facts, table
 from scirocco.report.topics import add_topics
 
 FEATURES = 10  # of a component
+UNKNOWN = 0.25  # the median angle of draws to a component beyond it: of two that turn freely it is 0.39
 BINS = 10  # of predictions
 MOST_ROWS = 2000  # of a table
 
@@ -149,6 +150,11 @@ def _components(model: BayesianPCA) -> list[Child]:
     parts: list[Child] = [
         quantities(labels, variance, f"Variance along each component, with {LEVEL:.0%} intervals", name="variances")
     ]
+    unknown = np.flatnonzero(np.median(model._draws("column_angles"), axis=0) > UNKNOWN)
+    if unknown.size:
+        which = ", ".join(map(str, unknown))
+        words = f"Not known one by one: {which}. Their scales hardly differ, from each other or from the noise."
+        parts.append(element("p", words, class_="note"))
     loadings, features = model._draws("loadings").astype(np.float64), _features(model)
     for k in range(loadings.shape[2]):
         own = loadings[:, :, k]

@@ -61,6 +61,15 @@ class Moments:
         return both
 
     @classmethod
+    def of(cls, draws: dict[str, np.ndarray]) -> Moments:
+        """Those of draws, (chain, draw, ...) by variable."""
+        found = cls()
+        for name, values in draws.items():
+            found.count, found.mean[name] = values.shape[1], values.mean(axis=1, dtype=np.float64)
+            found.square[name] = np.sum((values - found.mean[name][:, None]) ** 2, axis=1)
+        return found
+
+    @classmethod
     def joined(cls, groups: Sequence[Moments]) -> Moments:
         """Those of several groups of chains; where some have fewer draws, as after Ctrl-C, each keeps its variance."""
         groups = [group for group in groups if group.count]

@@ -268,6 +268,18 @@ class Trace:
 
         return verdict_of(self)
 
+    def showing(self, draws: xr.Dataset) -> Trace:
+        """The same run with draws, and moments, that a model made of the chains' own: these are shown and judged."""
+        made = {str(name): values for name, values in draws.data_vars.items()}
+        variables = {name: Variable(v.shape[2:], v.dtype, tuple(map(str, v.dims[2:]))) for name, v in made.items()}
+        arrays = {name: v.values for name, v in made.items()}
+        said = {name: variable for name, variable in self.variables.items() if variable.role == "stats"}
+        return Trace(
+            arrays | {name: self._dataset[name].values for name in said}, self.count, Moments.of(arrays),
+            bias=self.bias, stopped=self.stopped, seconds=self.seconds, description=self.description,
+            variables=variables | said, chains=self.chains, leaves=self.leaves,
+        )  # fmt: skip
+
     def moment_table(self) -> pd.DataFrame:
         """Mean and sd by coordinate from streaming moments, of an even selection where there are very many."""
         import pandas as pd

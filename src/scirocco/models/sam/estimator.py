@@ -55,7 +55,7 @@ from scirocco.run.describe import rebuild
 from scirocco.run.folder import RunFolder
 from scirocco.run.progress import waiting
 from scirocco.run.trace import Summary
-from scirocco.run.verdict import MEANS, Verdict
+from scirocco.run.verdict import MEANS, NOT, Verdict
 from scirocco.samplers import GMC, SGGMC, GeodesicSGNHT, GradientNoise, Rescaled, UnderdampedLangevin
 from scirocco.samplers.base import Sampler
 from scirocco.samplers.preconditioned import Preconditioned
@@ -547,6 +547,14 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
         check_is_fitted(self)
         return reading.summary(self, n_words, vocabulary)
 
+    def topic_info(self, n_words: int = 8, vocabulary: Any = None) -> pd.DataFrame:
+        """A row for each topic: label, how well chains agree on it, and its first words.
+
+        ``cosine`` is the least of a chain's mean with that of all chains, ``r_hat`` the median of the first ten words.
+        """
+        check_is_fitted(self)
+        return reading.topic_info(self, n_words, vocabulary)
+
     def label_topics(self, labels: Any) -> SphericalAdmixture:
         """Name topics, by ``{topic: text}`` or a list with a text for each; "" takes a name away.
 
@@ -563,6 +571,8 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
             point = "variational inference gives one point: what the posterior is beside it is not known"
             return Verdict(MEANS, (point,), f'model.set_params(sampler="{KEPT}").fit(X)')
         found = super().verdict()
+        if found.kind == NOT and self._algorithm == KEPT and self._sound and (means := reading.means_only(self)):
+            return Verdict(MEANS, (means, *found.reasons))
         if "sampler=" not in found.action:
             return found
         # What is offered to chains in flat space does not run here.
@@ -570,6 +580,14 @@ class SphericalAdmixture(TransformerMixin, GradientModel):  # type: ignore[misc]
             return replace(found, action=f'model.set_params(sampler="{KEPT}").fit(X)')
         longer = f"thin={LONGER * self.thin}, burn_in={LONGER * max(self.burn_in, 1)}"
         return replace(found, action=f"model.set_params({longer}).fit(X)")
+
+    @property
+    def _sound(self) -> bool:
+        """Whether the chains did what their sampler promises, wherever they were."""
+        trace = getattr(self, "trace_", None)
+        if trace is None or (trace.stopped is not None and trace.stopped.kind == "diverged"):
+            return False
+        return trace.bias is None or bool(trace.bias.stable and not trace.bias.fault)
 
     def log_perplexity(
         self, X: Any, *, n_shares: int = 1000, max_draws: int | None = 100, random_state: Any = 0

@@ -12,6 +12,8 @@ from scipy import stats
 from scirocco.core.checks import require_count, require_flag
 from scirocco.core.credible import require_level
 from scirocco.models.labels import shown, with_labels
+from scirocco.models.lda.agreement import SLOW
+from scirocco.run import convergence
 from scirocco.run.trace import Summary, table_of
 
 if TYPE_CHECKING:
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
     from scirocco.models.sam.estimator import SphericalAdmixture
 
+WATCHED, LISTED = 10, 20  # words of a topic, by which it is judged; topics that are named
+SAME = 0.95  # cosine of the means of a topic, from which they are one direction
 FLAT = 0.2  # of the way from equal shares to one topic alone: documents whose largest share is less are nearly alike
 
 
@@ -52,6 +56,45 @@ def summary(model: SphericalAdmixture, n_words: int, vocabulary: Any) -> Summary
     found, trace = table_of(values.astype(np.float64), labels), getattr(model, "trace_", None)
     note = "\n".join(line for line in (found.note, *_remarks(model)) if line)
     return Summary(found.table, note, verdict=model.verdict(), bias=trace and trace.bias, tuning=trace and trace.tuning)
+
+
+def topic_info(model: SphericalAdmixture, n_words: int, vocabulary: Any) -> pd.DataFrame:
+    """A row for each topic: how well chains agree on it, and its first words."""
+    import pandas as pd
+
+    words = [" ".join(map(str, own)) for own in _names(model, vocabulary)[_first(model, n_words)]]
+    columns = dict(zip(("cosine", "r_hat"), agreement(model), strict=True))
+    table = with_labels(model, pd.DataFrame({"topic": np.arange(len(words)), **columns, "words": words}))
+    return table.set_index("topic")
+
+
+def agreement(model: SphericalAdmixture) -> tuple[np.ndarray, np.ndarray]:
+    """By topic: the least cosine of a chain's mean with that of all, and R-hat of the first ten words, the median.
+
+    NaN of a single chain, and of too few draws.
+    """
+    draws = model.posterior_["topics"].values
+    means = draws.mean(axis=1, dtype=np.float64)
+    near = np.min(np.einsum("ckw,kw->ck", means, model.components_) / np.linalg.norm(means, axis=2), axis=0)
+    if len(draws) < 2 or draws.shape[1] < convergence.LEAST_DRAWS:
+        return np.full(near.shape, np.nan), np.full(near.shape, np.nan)
+    first = _first(model, WATCHED)
+    own = (draws[:, :, k][..., columns].astype(np.float64) for k, columns in enumerate(first))
+    return near, np.array([np.median(convergence.rhat(values)) for values in own])
+
+
+def means_only(model: SphericalAdmixture) -> str:
+    """What is to be said of chains that agree in their means, if not in more; nothing of others."""
+    near, r_hat = agreement(model)
+    if not near.min() >= SAME:
+        return ""
+    slow = np.flatnonzero(r_hat > SLOW)
+    named = ", ".join(map(str, slow[:LISTED])) + (", ..." if slow.size > LISTED else "")
+    which = f"{slow.size} of {len(near)} topics ({named})" if slow.size else "some entries of topics"
+    return (
+        f"chains stay in arrangements of their own in {which}, and agree in the mean of each topic, cosine "
+        f"{near.min():.3f} or more: summary() and topic_info() say which words chains agree on"
+    )
 
 
 def _remarks(model: SphericalAdmixture) -> Iterator[str]:
