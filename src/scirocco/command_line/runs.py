@@ -23,7 +23,7 @@ from scirocco.command_line.job import (
     resume_command,
 )
 from scirocco.command_line.objects import object_named
-from scirocco.command_line.options import Folder, Json, Quiet, examples
+from scirocco.command_line.options import Folder, Json, Quiet, examples, positive
 from scirocco.command_line.outcome import (
     INTERRUPTED,
     WrongCall,
@@ -124,7 +124,7 @@ def resume(
                                                     "from Python.", show_default=False)] = None,
     outcomes: Annotated[str | None, typer.Option("--y", help="module:name of the outcomes, of a model that has any.",
                                                  metavar="NAME")] = None,
-    max_seconds: Annotated[float | None, typer.Option(min=0, metavar="S", help="A new budget of time, counted from the "
+    max_seconds: Annotated[float | None, typer.Option(callback=positive, metavar="S", help="A new budget of time, counted from the "
                                                                                "beginning of the run.")] = None,
     json: Json = False, quiet: Quiet = False,
 ) -> int:  # fmt: skip
