@@ -68,7 +68,7 @@ def here(tmp_path, monkeypatch):
         (["topics", "docs.jsonl", "--field", "body", "--min-documents", "500"], 1, "no word is left"),
         (["topics", "docs.jsonl", "--field", "body", "--stop-words", "klingon"], 2, "'english', 'none' or a file"),
         (["topics", "docs.jsonl", "--field", "body", "--out", "full"], 2, "full is not empty: give another folder"),
-        (["topics", "docs.jsonl", "--field", "body", "--sampler", "x"], 2, "--sampler x is none of auto, gibbs, collapsed"),
+        (["topics", "docs.jsonl", "--field", "body", "--sampler", "x"], 2, "--sampler x is none of auto, gibbs"),
         (["topics", "docs.jsonl", "--field", "body", "--by", "year"], 2, "no field 'year' in its first 12 records"),
         (["topics", "table.csv", "--field", "id", "--title", "name"], 2, "has no column 'name': it has 'id', 'age'"),
         (["topics", "letters", "--by", "year"], 2, "has no fields: records are .jsonl"),

@@ -37,6 +37,7 @@ from scirocco.command_line.outcome import (
 from scirocco.command_line.sample import Sample
 from scirocco.command_line.topics import Topics
 from scirocco.core.interrupt import Interrupt
+from scirocco.report.posterior import sizes_of
 from scirocco.run.description import CodeSettings, Description, PassSettings, ShardSettings, StepSettings
 from scirocco.run.folder import read_description
 from scirocco.run.trace import Trace
@@ -124,8 +125,8 @@ def resume(
                                                     "from Python.", show_default=False)] = None,
     outcomes: Annotated[str | None, typer.Option("--y", help="module:name of the outcomes, of a model that has any.",
                                                  metavar="NAME")] = None,
-    max_seconds: Annotated[float | None, typer.Option(callback=positive, metavar="S", help="A new budget of time, counted from the "
-                                                                               "beginning of the run.")] = None,
+    max_seconds: Annotated[float | None, typer.Option(callback=positive, metavar="S", help="A new budget of time, "
+                                                      "counted from the beginning of the run.")] = None,
     json: Json = False, quiet: Quiet = False,
 ) -> int:  # fmt: skip
     """Go on with what was interrupted or killed.
@@ -206,7 +207,7 @@ def _what(place: Place, known: Description | None, model: Any) -> dict[str, Any]
     settings = known.settings
     facts["kind"] = _kind(known)
     facts["sampler"] = settings.sampler if isinstance(settings, PassSettings) else _name(known.parts.sampler)
-    facts["data"] = {name: value for name, value in known.data.items() if isinstance(value, int | str)}
+    facts["data"] = sizes_of(known.data)
     facts["seed"], facts["chains"] = settings.seed, settings.chains
     facts["software"] = {"scirocco": known.software.scirocco, "jax": known.software.jax, "numpy": known.software.numpy}
     return facts
