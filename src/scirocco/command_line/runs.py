@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json as json_of_python
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,6 +87,12 @@ class Place:
         if self.path.is_file() or not (self.run / "run.json").is_file():
             return None
         return read_description(self.run)
+
+    def told(self, verdict: Verdict | None) -> Verdict | None:
+        """A verdict whose next step is a command, where the run was begun by one."""
+        if verdict is None or self.job is None:
+            return verdict
+        return dataclasses.replace(verdict, action=self.job.next_command(verdict.action, self.path))
 
     def trace(self) -> Trace | None:
         """What there is so far; None if nothing is."""
@@ -178,7 +185,7 @@ def info(
     """What a run is, how far it is, and its verdict."""
     place = Place.of(folder)
     known, trace, model = place.description, place.trace(), place.model()
-    verdict = _verdict(known, trace, model)
+    verdict = place.told(_verdict(known, trace, model))
     facts: dict[str, Any] = {"folder": folder, **_what(place, known, model), **_how_far(known, trace)}
     if json:
         print_json(facts | verdict_facts(verdict))
@@ -283,6 +290,7 @@ def report(
     else:
         trace.report(path, title=title)  # type: ignore[union-attr]
         verdict = trace.verdict()  # type: ignore[union-attr]
+    verdict = place.told(verdict)
     if json:
         print_json({"folder": folder, "report": path, **verdict_facts(verdict)})
     else:
