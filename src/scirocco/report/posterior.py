@@ -369,7 +369,7 @@ def _costs(trace: Trace, found: Any) -> list[tuple[str, Child]]:
         rows.append(("tuning", f"{trace.tuning.seconds:.3g} s"))
     done = [float(leaf["passes"]) for leaf in trace.leaves.values() if "passes" in leaf]
     if done:
-        rows.append(("passes over the data", f"{max(done):,.4g} of each chain"))
+        rows.append(("passes over the data", f"{number(max(done))} of each chain"))
     known_draws = found is not None and not found.empty and found["ess"].notna().any()
     worst = float(found["ess"].min()) if known_draws else np.nan
     if np.isfinite(worst) and trace.seconds > 0:
@@ -387,7 +387,7 @@ def _costs(trace: Trace, found: Any) -> list[tuple[str, Child]]:
     share = _share_of_rows(known, steps)
     if share is None or getattr(rebuild(known.parts.sampler), "full_data", True):
         return rows
-    rows.append(("passes over the data", f"{made * share:,.3g}, each chain its own"))
+    rows.append(("passes over the data", f"{number(made * share)}, each chain its own"))
     if np.isfinite(worst):
         passes = (
             f"about {LEAPFROGS * worst:,.0f} passes over the data for as many effective draws of the worst parameter"
