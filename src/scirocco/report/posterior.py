@@ -11,9 +11,9 @@ from sklearn.base import is_classifier, is_regressor
 
 from scirocco.core.credible import quantiles
 from scirocco.report import charts
-from scirocco.report.elements import Child, Element, code, element, number, percent
+from scirocco.report.elements import Child, Element, code, element, number, percent, rounded
 from scirocco.report.page import Page
-from scirocco.report.tables import facts, table
+from scirocco.report.tables import facts, table, told
 from scirocco.run import convergence
 from scirocco.run.describe import is_opaque, rebuild
 from scirocco.run.description import Description, PassSettings, StepSettings
@@ -251,7 +251,9 @@ def estimates_table(found: Any, note: str) -> list[Child]:
         ((mean, low, high), ends[variable])
         for mean, low, high, variable in found[["mean", "low", "high", "variable"]].itertuples(index=False)
     ]
-    shown.insert(3, "interval", [f"{number(low)} to {number(high)}" for (_, low, high), _ in bars])
+    ranges = found[["low", "high", "sd"]].itertuples(index=False)
+    shown.insert(3, "interval", [f"{rounded(low, sd)} to {rounded(high, sd)}" for low, high, sd in ranges])
+    shown["mean"] = told(found["mean"], found["sd"])
     shown.insert(4, "picture", bars)
     if shown["bias"].isna().all():
         shown = shown.drop(columns="bias")
