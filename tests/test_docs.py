@@ -3,7 +3,9 @@
 What a page takes for granted (data, functions, a smaller budget) stands in a comment of it, ``invisible-code-block``.
 """
 
+import ast
 import importlib
+import inspect
 import re
 from contextlib import suppress
 from pathlib import Path
@@ -16,9 +18,13 @@ pytest.importorskip("sybil", reason="snippets are found by Sybil")
 from sybil import Sybil
 from sybil.parsers.myst import PythonCodeBlockParser, SkipParser
 
+import scirocco as sc
+
 ROOT = Path(__file__).parents[1]
 if not (ROOT / "docs").exists():
     pytest.skip("the archive of sources has no docs", allow_module_level=True)
+IN_TEXT = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+NAME = re.compile(r"(?<![\w.])sc(?:\.\w+)+")
 RESULT = re.compile(r"\{result\}`([^`]+)`")
 SNIPPET = re.compile(r"^```(python|\{code-cell\})", re.MULTILINE)
 FOUND = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("[!_]*/*.md"))]
@@ -53,3 +59,24 @@ def test_results_that_pages_quote_are_stored(monkeypatch):
     assert all(value(name) for name in quoted)
     with pytest.raises((OSError, LookupError)):
         value("double_well no such entry")
+
+
+def named(name):
+    """What a name that begins with ``sc.`` stands for."""
+    found = sc
+    for part in name.split(".")[1:]:
+        found = getattr(found, part)
+    return found
+
+
+@pytest.mark.parametrize("page", FOUND)
+def test_code_within_sentences_names_what_there_is(page):
+    """It does not run, as snippets do; but its names exist, and its calls have settings of these names."""
+    for code in (found.replace("\\|", "|") for found in IN_TEXT.findall((ROOT / page).read_text())):
+        for name in NAME.findall(code):
+            named(name)
+        with suppress(SyntaxError):  # of words, and of shortened code
+            for call in ast.walk(ast.parse(code)):
+                if isinstance(call, ast.Call) and NAME.fullmatch(ast.unparse(call.func)):
+                    settings = inspect.signature(named(ast.unparse(call.func))).parameters
+                    assert {word.arg for word in call.keywords} <= set(settings), code

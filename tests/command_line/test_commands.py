@@ -55,7 +55,8 @@ def place(tmp_path_factory):
 @pytest.fixture
 def here(place, monkeypatch):
     monkeypatch.chdir(place)
-    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.syspath_prepend(place)
+    monkeypatch.delitem(sys.modules, "model", raising=False)  # of another folder
     return place
 
 
@@ -125,7 +126,8 @@ def test_topics_in_a_pipe(place, here, capsys):
     page = (place / "piped" / "report.html").read_text()
     assert "<img" not in page
     assert "\x1b" not in page
-    assert "2001" in page
+    assert "Share of topic 0 by year" in page
+    assert 'class="band"' in page  # years are joined, as numbers that have an order
     table = (place / "piped" / "topics.csv").read_text().splitlines()
     assert len(table) == 3
 
@@ -162,7 +164,11 @@ def test_a_diverged_run_says_do_not_use_it(here, capsys):
     assert out.startswith("verdict: do not use it\n")
     assert err.startswith("scirocco: error: ")
     assert "step" in err
+    first = out.partition("\n\n")[0]
     assert run(["info", "wild"]) == 3
+    assert first in capsys.readouterr().out  # the same verdict, with the same next step
+    assert run(["report", "wild"]) == 3
+    assert capsys.readouterr().out.startswith(f"{first}\n\n")
     assert "do not use it" in (here / "wild" / "report.html").read_text().partition("</section>")[0].lower()
 
 

@@ -35,11 +35,15 @@ def here(tmp_path, monkeypatch):
     (tmp_path / "fails.py").write_text("import numpy\nnumpy.no_such_name\n")
     (tmp_path / "docs.jsonl").write_text("".join(json.dumps({"body": text}) + "\n" for text in TEXTS))
     (tmp_path / "table.csv").write_text("id,age\n1,30\n2,40\n")
+    (tmp_path / "gap.csv").write_text("name,age\na,\nb,\n")
+    (tmp_path / "picture.csv").write_bytes(b"\xff\xfePNG")
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "one.txt").write_text("sand and wind")
     (tmp_path / "picture.png").write_bytes(b"\x89PNG")
     (tmp_path / "broken.npz").write_bytes(b"PK nothing")
     (tmp_path / "folder").mkdir()
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "a.txt").write_text("sand")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").write_text("mine")
     sp.save_npz(tmp_path / "counts.npz", sp.csr_matrix(np.ones((3, 4))))
@@ -64,16 +68,20 @@ def here(tmp_path, monkeypatch):
         (["topics", "docs.jsonl", "--field", "body", "--min-documents", "500"], 1, "no word is left"),
         (["topics", "docs.jsonl", "--field", "body", "--stop-words", "klingon"], 2, "'english', 'none' or a file"),
         (["topics", "docs.jsonl", "--field", "body", "--out", "full"], 2, "full is not empty: give another folder"),
-        (
-            ["topics", "docs.jsonl", "--field", "body", "--max-share", "1", "--sampler", "x", "-qk", "2"],
-            1,
-            "one of auto",
-        ),
+        (["topics", "docs.jsonl", "--field", "body", "--sampler", "x"], 2, "--sampler x is none of auto, gibbs"),
+        (["topics", "docs.jsonl", "--field", "body", "--by", "year"], 2, "no field 'year' in its first 12 records"),
+        (["topics", "table.csv", "--field", "id", "--title", "name"], 2, "has no column 'name': it has 'id', 'age'"),
+        (["topics", "letters", "--by", "year"], 2, "has no fields: records are .jsonl"),
+        (["topics", "docs.jsonl", "--max-seconds", "0"], 2, "must be greater than 0"),
+        (["topics", "docs.jsonl", "--max-share", "0"], 2, "must be greater than 0"),
+        (["topics", "picture.csv"], 2, "picture.csv is not text in UTF-8"),
         (["cluster", "nowhere.csv"], 2, "there is no file"),
         (["cluster", "picture.png"], 2, "is none of .csv, .tsv, .parquet, .npz"),
         (["cluster", "empty.csv"], 1, "is not a table"),
         (["cluster", "table.csv", "--column", "height"], 2, "has no column 'height': it has 'id', 'age'"),
         (["cluster", "table.csv", "--leave-out", "id", "--leave-out", "age"], 2, "has no columns left"),
+        (["cluster", "table.csv", "--component", "x"], 2, "--component x is none of auto, multinomial"),
+        (["cluster", "gap.csv", "-q"], 1, "column age has no entry"),
         (["cluster", "counts.npz", "--column", "age"], 2, "no columns to choose"),
         (["sample", "model"], 2, "'model' is not module:name"),
         (["sample", "mo/del:target"], 2, "is not module:name"),

@@ -10,9 +10,10 @@ import pytest
 
 import scirocco as sc
 from scirocco.bias.report import BiasReport
-from scirocco.report.elements import clean, element, markup, number
+from scirocco.report.elements import clean, element, markup, number, rounded
 from scirocco.report.page import embedded
 from scirocco.report.posterior import described_data, estimates_of
+from scirocco.report.tables import told
 
 RNG = np.random.default_rng(0)
 
@@ -26,6 +27,18 @@ RNG = np.random.default_rng(0)
 )  # fmt: skip
 def test_numbers(value, shown):
     assert number(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "sd", "shown"),
+    [
+        (-1.30712, 0.00346, "-1.3071"), (0.34544, 0.2, "0.35"), (1234.5, 12.0, "1,234"), (-0.001, 0.5, "0.00"),
+        (2.5, 0.0, "2.50"), (3e-12, 1e-12, "3.00e-12"), (np.nan, 1.0, "–"),
+    ],
+)  # fmt: skip
+def test_numbers_to_the_digits_that_their_sd_leaves(value, sd, shown):
+    assert rounded(value, sd) == shown
+    assert float(told([value], [sd])[0]) == pytest.approx(value, nan_ok=True)
 
 
 def test_texts_and_attributes_are_escaped():

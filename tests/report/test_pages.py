@@ -11,7 +11,9 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from pages import HOSTILE, KINDS, page
+from pages import HOSTILE, KINDS, counts, page
+
+import scirocco as sc
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FIRST = "\u2714\u25d0\u21bb\u2716"  # marks of verdicts
@@ -102,6 +104,38 @@ def test_a_page_is_one_file_with_the_verdict_first(kind):
     assert re.search(f"[{FIRST}]", text[main:])
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_page_has_no_number_that_is_none(kind):
+    assert not re.search(r">[^<]*\b(nan|inf|None)\b", page(kind).read_text(encoding="utf-8").partition("<script")[0])
+
+
+def test_a_page_says_what_ran_in_the_words_of_its_model():
+    clusters, topics = (page(kind).read_text(encoding="utf-8") for kind in ("clusters", "topics"))
+    assert "<dd>120 rows</dd>" in clusters
+    assert "<dd>90 documents; 1,911 tokens; 15 words</dd>" in topics
+    for text in (clusters, topics):
+        assert "<dt>sampler</dt><dd>collapsed</dd>" in text
+        assert re.search(r"<dt>passes over the data</dt><dd>[\d.]+ of each chain</dd>", text)
+    assert "<dt>draws</dt><dd>none</dd>" in page("diverged").read_text(encoding="utf-8")
+
+
+def test_one_chain_has_no_ranks():
+    """They would be flat whatever it did."""
+    one, four = (page(kind).read_text(encoding="utf-8") for kind in ("ratings", "posterior"))
+    assert "Ranks by chain" in four
+    assert "Ranks by chain" not in one
+    assert "A shape for each chain" not in one
+    assert "1 chain" in one
+
+
+def test_topics_of_one_word(tmp_path):
+    """It has no pair of words that could be coherent."""
+    X = counts()[:, :1]
+    model = sc.LDA(1, n_chains=1, max_iter=4, random_state=0).fit(X)
+    text = model.report(tmp_path / "topics.html", X).read_text(encoding="utf-8")
+    assert "coherence" not in text.partition("<script")[0]
+
+
 def _digest(text):
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
@@ -128,6 +162,9 @@ def test_a_page_fits_its_window_and_names_its_parts(opened, kind):
         )
         assert _contrast(ink, paper) > 7
         assert (_brightness(paper) < 0.2) == (scheme == "dark")
+        for selector in ("pre", "caption:visible"):
+            for wide in tab.locator(selector).evaluate_all("all => all.map(one => [one.scrollWidth, one.clientWidth])"):
+                assert wide[0] <= wide[1] <= width
     assert tab.locator("main").count() == tab.locator("nav").count() == tab.locator("h1").count() == 1
     assert tab.locator("section:not([aria-labelledby])").count() == 0
     tables = "table:not(.u-legend)"  # which is part of a picture
@@ -272,9 +309,29 @@ def test_the_keyboard_goes_through_in_order(opened):
     assert tab.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
 
 
+def test_what_is_unlikely_beyond_interest_is_not_told_to_the_last_zero(opened):
+    tab = opened("topics")
+    tab.locator("#relevance").fill("0")
+    cells = tab.locator("#topic-words tbody td.num").all_text_contents()
+    assert not [text for text in cells if re.search(r"e-([7-9]|\d\d)", text)]
+    assert any("<1e-6" in text for text in cells)
+
+
+def test_the_topic_that_is_shown_can_be_read_on_the_map(opened):
+    for scheme in ("dark", "light"):
+        place = opened("topics", color_scheme=scheme).locator("a[data-place][aria-current]")
+        colours = [
+            place.locator(part).evaluate("one => [getComputedStyle(one).fill, getComputedStyle(one).fillOpacity]")
+            for part in ("circle", "text")
+        ]
+        assert [opacity for _, opacity in colours] == ["1", "1"]
+        assert _contrast(colours[0][0], colours[1][0]) > 4.5
+
+
 def test_printed(opened):
-    tab = opened("posterior")
+    tab = opened("posterior", color_scheme="dark")  # paper is white for all that
     tab.emulate_media(media="print")
+    assert _brightness(tab.evaluate("getComputedStyle(document.body).backgroundColor")) > 0.9
     assert not tab.locator("nav").is_visible()
     assert not tab.locator(".save").first.is_visible()
     assert tab.locator(".verdict").is_visible()

@@ -171,7 +171,7 @@ class BiasReport:
         return "more than any law explains" if not np.isfinite(error) else f"{error:+.1%}"
 
     def __str__(self) -> str:
-        lines = [f"bias report (step size {self.step_size:.3g})"]
+        lines = [f"bias report (step size {self.step_size:.3g})" if np.isfinite(self.step_size) else "bias report"]
         if self.minibatch_share:
             share = np.concatenate([np.ravel(v) for v in self.minibatch_share.values()])
             lines.append(

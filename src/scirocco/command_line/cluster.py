@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from scirocco.command_line.job import HIDDEN, MODEL, PAGE, Job, begin, free_name
-from scirocco.command_line.options import Chains, Jobs, Json, MaxSeconds, Out, Quiet, Seed, examples
+from scirocco.command_line.options import Chains, Jobs, Json, MaxSeconds, Out, Quiet, Seed, examples, require_one_of
 from scirocco.command_line.outcome import WrongCall, remark, say, show_table
 from scirocco.run.trace import Trace
 from scirocco.run.verdict import Verdict
@@ -171,9 +171,12 @@ def cluster(
     How many there are, who belongs where, and what tells them apart. Columns may be numbers, categories,
     yes and no, or counts; entries may be missing.
     """
+    from scirocco.models.dp_mixture.mixed import COMPONENTS
+
     job = Cluster(
         table=str(table.resolve()), column=column or None, leave_out=leave_out or None, component=component,
         passes=passes, max_seconds=max_seconds, chains=chains, seed=seed, jobs=jobs,
     )  # fmt: skip
+    require_one_of("component", component, ("auto", *COMPONENTS))
     job.read(Path())
     return begin(job, out or free_name(table.resolve().stem, "clusters"), as_json=json, quiet=quiet)

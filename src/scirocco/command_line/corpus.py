@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice, product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scirocco.command_line.outcome import WrongCall
 from scirocco.corpora import Corpus, Tokenizer, corpus_from_text, write_corpus
 from scirocco.corpora.text import RECORDS, read_field, read_texts, suffix_of
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 COUNTS = ".npz"
 LISTED = (".txt", *RECORDS, COUNTS)
 STORED = "corpus.zarr"
+LOOKED_AT = 1000  # records, before a run
 
 
 def files_of(paths: Sequence[Path]) -> list[Path]:
@@ -63,6 +68,26 @@ def document_names(paths: Sequence[Path], field: str | None) -> list[str] | None
     return [f"{file.parent.name}/{file.name}" if len(paths) > 1 else file.name for file in texts]
 
 
+def groups_of(paths: Sequence[Path], field: str) -> pd.Series:
+    """A ``field`` of all records, as numbers where all are, such as years, which have an order."""
+    import pandas as pd
+
+    values = pd.Series([str(value) for value in read_field(paths, field)], name=field)
+    numbers = pd.to_numeric(values, errors="coerce")
+    return numbers if numbers.astype(str).equals(values) else values  # and "007" stays as it is
+
+
+def require_fields(paths: Sequence[Path], *fields: str | None) -> None:
+    """Refuse a field that records do not have, before a run at whose end it would be looked for."""
+    for path, field in product(paths, filter(None, fields)):
+        try:
+            first = list(islice(read_field([path], field), LOOKED_AT))
+        except ValueError as error:
+            raise WrongCall(str(error)) from None
+        if first and all(value is None for value in first):
+            raise WrongCall(f"{path} has no field {field!r} in its first {len(first):,} records")
+
+
 def corpus_of(
     folder: Path, paths: Sequence[Path], *, field: str, stop_words: str, ngrams: int, **limits: Any
 ) -> Corpus:  # fmt: skip
@@ -89,7 +114,8 @@ def _require_field(path: Path, field: str) -> None:
     try:
         next(read_texts([path], field=field), None)
     except ValueError as error:
-        raise WrongCall(f"{error}; --field names another") from None
+        other = "; --field names another" if repr(field) in str(error) else ""  # else the file is no table, no text
+        raise WrongCall(f"{error}{other}") from None
 
 
 def _stop_words(given: str) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json as json_of_python
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ from scirocco.command_line.job import (
     resume_command,
 )
 from scirocco.command_line.objects import object_named
-from scirocco.command_line.options import Folder, Json, Quiet, examples
+from scirocco.command_line.options import Folder, Json, Quiet, examples, positive
 from scirocco.command_line.outcome import (
     INTERRUPTED,
     WrongCall,
@@ -37,6 +38,7 @@ from scirocco.command_line.outcome import (
 from scirocco.command_line.sample import Sample
 from scirocco.command_line.topics import Topics
 from scirocco.core.interrupt import Interrupt
+from scirocco.report.posterior import sizes_of
 from scirocco.run.description import CodeSettings, Description, PassSettings, ShardSettings, StepSettings
 from scirocco.run.folder import read_description
 from scirocco.run.trace import Trace
@@ -86,6 +88,12 @@ class Place:
             return None
         return read_description(self.run)
 
+    def told(self, verdict: Verdict | None) -> Verdict | None:
+        """A verdict whose next step is a command, where the run was begun by one."""
+        if verdict is None or self.job is None:
+            return verdict
+        return dataclasses.replace(verdict, action=self.job.next_command(verdict.action, self.path))
+
     def trace(self) -> Trace | None:
         """What there is so far; None if nothing is."""
         known = self.description
@@ -124,8 +132,8 @@ def resume(
                                                     "from Python.", show_default=False)] = None,
     outcomes: Annotated[str | None, typer.Option("--y", help="module:name of the outcomes, of a model that has any.",
                                                  metavar="NAME")] = None,
-    max_seconds: Annotated[float | None, typer.Option(min=0, metavar="S", help="A new budget of time, counted from the "
-                                                                               "beginning of the run.")] = None,
+    max_seconds: Annotated[float | None, typer.Option(callback=positive, metavar="S", help="A new budget of time, "
+                                                      "counted from the beginning of the run.")] = None,
     json: Json = False, quiet: Quiet = False,
 ) -> int:  # fmt: skip
     """Go on with what was interrupted or killed.
@@ -177,7 +185,7 @@ def info(
     """What a run is, how far it is, and its verdict."""
     place = Place.of(folder)
     known, trace, model = place.description, place.trace(), place.model()
-    verdict = _verdict(known, trace, model)
+    verdict = place.told(_verdict(known, trace, model))
     facts: dict[str, Any] = {"folder": folder, **_what(place, known, model), **_how_far(known, trace)}
     if json:
         print_json(facts | verdict_facts(verdict))
@@ -206,7 +214,7 @@ def _what(place: Place, known: Description | None, model: Any) -> dict[str, Any]
     settings = known.settings
     facts["kind"] = _kind(known)
     facts["sampler"] = settings.sampler if isinstance(settings, PassSettings) else _name(known.parts.sampler)
-    facts["data"] = {name: value for name, value in known.data.items() if isinstance(value, int | str)}
+    facts["data"] = sizes_of(known.data)
     facts["seed"], facts["chains"] = settings.seed, settings.chains
     facts["software"] = {"scirocco": known.software.scirocco, "jax": known.software.jax, "numpy": known.software.numpy}
     return facts
@@ -282,6 +290,7 @@ def report(
     else:
         trace.report(path, title=title)  # type: ignore[union-attr]
         verdict = trace.verdict()  # type: ignore[union-attr]
+    verdict = place.told(verdict)
     if json:
         print_json({"folder": folder, "report": path, **verdict_facts(verdict)})
     else:

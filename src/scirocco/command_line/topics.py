@@ -11,7 +11,18 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from scirocco.command_line.job import HIDDEN, MODEL, PAGE, Job, begin, free_name
-from scirocco.command_line.options import Chains, Jobs, Json, MaxSeconds, Out, Quiet, Seed, examples
+from scirocco.command_line.options import (
+    Chains,
+    Jobs,
+    Json,
+    MaxSeconds,
+    Out,
+    Quiet,
+    Seed,
+    examples,
+    positive,
+    require_one_of,
+)
 from scirocco.command_line.outcome import remark, say, show_table
 from scirocco.run.trace import Trace
 from scirocco.run.verdict import Verdict
@@ -22,7 +33,7 @@ EXAMPLES = examples(
     "topics reviews.csv --field review --by year --title headline",
     "topics counts.npz --topics 100 --json > topics.json",
 )
-LARGE = 2 * 10**7  # tokens, beyond which the page has no documents of its own: they would take longer than topics
+LARGE = 10**9  # tokens times topics, beyond which the page has no documents: they would take longer than the topics
 WORDS, BEST = 8, 20  # words of a topic in the table, and in the file
 
 
@@ -111,14 +122,13 @@ class Topics(Job):
 
     def given(self, corpus: Any) -> dict[str, Any]:
         """What the page is made of beside the model."""
-        from scirocco.command_line.corpus import document_names
-        from scirocco.corpora.text import read_field
+        from scirocco.command_line.corpus import document_names, groups_of
 
-        if corpus.tokens > LARGE:
+        if corpus.tokens * self.topics > LARGE:
             return {}
         paths = self._paths
         given: dict[str, Any] = {"X": corpus, "names": document_names(paths, self.title)}
-        return given if self.by is None else given | {"by": [str(value) for value in read_field(paths, self.by)]}
+        return given if self.by is None else given | {"by": groups_of(paths, self.by)}
 
     def facts(self, result: Any) -> dict[str, Any]:
         """The topics."""
@@ -157,7 +167,8 @@ def topics(
     stop_words: Annotated[str, typer.Option(help="Words to leave out: english, none, or a file with one a line.")]
     = "english",
     min_documents: Annotated[int, typer.Option(min=1, help="Documents that a word must occur in.")] = 5,
-    max_share: Annotated[float, typer.Option(min=0, max=1, help="Share of documents that a word may occur in.")] = 0.5,
+    max_share: Annotated[float, typer.Option(callback=positive, max=1, help="Share of documents that a word may occur "
+                                                                            "in.")] = 0.5,
     max_words: Annotated[int | None, typer.Option(min=1, help="Words to keep, the most frequent.")] = None,
     ngrams: Annotated[int, typer.Option(min=1, max=5, help="With 2 also pairs of words, with 3 triples.")] = 1,
     sampler: Annotated[str, typer.Option(help="A sampler of sc.LDA: collapsed, gibbs, scir, ...")] = "auto",
@@ -170,9 +181,11 @@ def topics(
 
     Counts the words, samples the topics with several chains, and writes tables and a page to look at.
     """
-    from scirocco.command_line.corpus import files_of
+    from scirocco.command_line.corpus import files_of, require_fields
+    from scirocco.models.lda.sampler_names import SAMPLERS
 
-    files_of(corpus)
+    require_fields(files_of(corpus), title, by)
+    require_one_of("sampler", sampler, SAMPLERS)
     job = Topics(
         corpus=[str(path.resolve()) for path in corpus], topics=topics, field=field, title=title, by=by,
         stop_words=stop_words, min_documents=min_documents, max_share=max_share, max_words=max_words, ngrams=ngrams,

@@ -113,9 +113,13 @@ def _mark(shape: int, x: float, y: float) -> str:
     return f"M{x:.1f},{y:.1f}{AROUND[shape % SHAPES]}"
 
 
+def _turned(x: float, y: float) -> str:
+    return f"rotate(-90 {x:g} {y:g})"
+
+
 def scatter(x: np.ndarray, y: np.ndarray, names: tuple[str, str], said: str) -> Element:
     """Draws of two parameters, (chain, draw) each, with a shape for each chain."""
-    size, left, bottom = 230.0, 12.0, 20.0
+    size, left, bottom = 244.0, 26.0, 34.0
 
     def placed(values: np.ndarray, low: float, high: float) -> np.ndarray:
         span = np.ptp(values)
@@ -126,9 +130,15 @@ def scatter(x: np.ndarray, y: np.ndarray, names: tuple[str, str], said: str) -> 
     for k in range(len(x)):
         path = "".join(_mark(k, a, b) for a, b in zip(across[k], up[k], strict=True))
         parts.append(element("path", d=path, class_=f"point chain{k % SHAPES}"))
-    parts.append(element("text", _short(names[0]), x=(size + left) / 2, y=size - 5, class_="axis middle"))
-    turned = f"rotate(-90 9 {(size - bottom) / 2:g})"
-    parts.append(element("text", _short(names[1]), x=9, y=(size - bottom) / 2, transform=turned, class_="axis middle"))
+    floor = size - bottom
+    parts += [
+        element("text", number(x.min()), x=left, y=floor + 13, class_="tick"),
+        element("text", number(x.max()), x=size, y=floor + 13, class_="tick end"),
+        element("text", number(y.min()), x=left - 4, y=floor, transform=_turned(left - 4, floor), class_="tick"),
+        element("text", number(y.max()), x=left - 4, y=0, transform=_turned(left - 4, 0), class_="tick end"),
+        element("text", _short(names[0]), x=(size + left) / 2, y=size - 4, class_="axis middle"),
+        element("text", _short(names[1]), x=9, y=floor / 2, transform=_turned(9, floor / 2), class_="axis middle"),
+    ]
     return drawing(size, size, said, parts)
 
 
@@ -240,8 +250,9 @@ def against(
             parts.append(element("circle", element("title", words), **place, class_="place"))
     parts += [
         element("text", axes[0], x=(size + left) / 2, y=size - 6, class_="axis middle"),
-        element("text", axes[1], x=10, y=size / 2, transform=f"rotate(-90 10 {size / 2:g})", class_="axis middle"),
+        element("text", axes[1], x=10, y=size / 2, transform=_turned(10, size / 2), class_="axis middle"),
         element("text", "0", x=left, y=size - bottom + 13, class_="tick middle"),
+        element("text", number(most), x=left - 4, y=f"{up(most) + 4:.1f}", class_="tick end"),
         element("text", number(most), x=f"{across(most):.1f}", y=size - bottom + 13, class_="tick middle"),
     ]
     return drawing(size, size, said, parts)

@@ -104,8 +104,8 @@ def together(labels: np.ndarray, co_clustering: Any, seed: int) -> list[Child]:
     borders = 1 + np.flatnonzero(np.diff(labels[rows]))
     said = f"How often {rows.size} rows are in one cluster"
     words = (
-        f"{rows.size} rows drawn at random, ordered by cluster, which the lines part: the darker, the more often two "
-        "rows are together in the draws."
+        f"{rows.size} rows drawn at random, ordered by cluster, which the lines part: the stronger the colour, the "
+        "more often two rows are together in the draws."
     )
     return [charts.figure(charts.heat(co_clustering(rows), said, borders=list(borders)), words)]
 
@@ -126,7 +126,7 @@ def unsure_rows(membership: np.ndarray, labels: np.ndarray, entropy: np.ndarray)
     others = membership.shape[1] - 1
 
     def told(row: int, k: int) -> str:
-        return f"{'others' if k == others and others >= labels.max() + 1 else k} {membership[row, k]:.2f}"
+        return f"{'others' if k == others and others >= labels.max() + 1 else k}: {membership[row, k]:.2f}"
 
     listed = pd.DataFrame({
         "row": least, "bits": entropy[least], "most probable": list(map(told, least, best[:, 0])),

@@ -74,6 +74,14 @@ def number(value: object, digits: int = 3) -> str:
     return f"{value:,.{max(0, decimals)}f}"
 
 
+def rounded(value: float, sd: float) -> str:
+    """A number with the decimals that its sd leaves two digits of."""
+    if not (np.isfinite([value, sd]).all() and 1e-8 <= sd < 1e6):
+        return number(value)
+    decimals = max(0, 1 - int(np.floor(np.log10(sd))))
+    return f"{round(value, decimals) + 0.0:,.{decimals}f}"  # no -0.00
+
+
 def percent(value: float, *, sign: bool = False) -> str:
     """A share in percent, with a dash for none."""
     return "–" if not np.isfinite(value) else f"{value:{'+' if sign else ''}.1%}"

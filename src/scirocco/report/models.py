@@ -25,7 +25,7 @@ from scirocco.report.clusters import add_clusters, sizes_table, together, unsure
 from scirocco.report.elements import Child, Element, element, number
 from scirocco.report.page import Page
 from scirocco.report.posterior import LEVEL, add_posterior
-from scirocco.report.tables import facts, table
+from scirocco.report.tables import facts, table, told
 from scirocco.report.topics import add_topics
 
 FEATURES = 10  # of a component
@@ -106,7 +106,8 @@ def quantities(labels: pd.DataFrame, draws: np.ndarray, caption: str, *, name: s
     low, high = quantiles(draws, LEVEL)
     mean = draws.mean(axis=0)
     ends = (float(min(0.0, low.min())), float(max(0.0, high.max())))
-    frame = labels.assign(mean=mean, sd=draws.std(axis=0, ddof=1), lower=low, upper=high)
+    sd = draws.std(axis=0, ddof=1)
+    frame = labels.assign(mean=told(mean, sd), sd=sd, lower=told(low, sd), upper=told(high, sd))
     frame["picture"] = list(zip(mean, low, high, strict=True))
     words = [str(column) for column in labels.columns]
     return table(

@@ -11,12 +11,12 @@ from sklearn.base import is_classifier, is_regressor
 
 from scirocco.core.credible import quantiles
 from scirocco.report import charts
-from scirocco.report.elements import Child, Element, code, element, number, percent
+from scirocco.report.elements import Child, Element, code, element, number, percent, rounded
 from scirocco.report.page import Page
-from scirocco.report.tables import facts, table
+from scirocco.report.tables import facts, table, told
 from scirocco.run import convergence
 from scirocco.run.describe import is_opaque, rebuild
-from scirocco.run.description import Description, StepSettings
+from scirocco.run.description import Description, PassSettings, StepSettings
 from scirocco.run.trace import LEAST_DRAWS, MAX_ROWS, PICKED, Trace, coordinates, label_of, thinned
 from scirocco.run.trace_verdict import sampler_code
 from scirocco.run.verdict import KINDS, LONGER, MEANS, NOT, RHAT_LIMIT, USE, Verdict
@@ -29,7 +29,8 @@ LEVEL = 0.9  # of the intervals
 WORST, PAIRED = 6, 3  # parameters whose draws are shown, and in pairs
 TRACED, POINTS = 1000, 100  # draws of a chain in a trace, and in a scatter plot
 WATCHED = 8  # chains of a trace
-COUNTED = ("documents", "tokens", "words")  # in a fingerprint of counts
+COUNTED = tuple((name, name) for name in ("documents", "tokens", "words"))  # in a fingerprint of counts
+FEATURES = "features"  # in that of a table whose rows were made counts
 
 
 def verdict_block(verdict: Verdict, *, script: bool = True) -> Element:
@@ -50,6 +51,8 @@ def add_posterior(page: Page, trace: Trace, model: Any = None) -> None:
     add_run(page, trace, model)
     page.add("estimates", "Estimates", *_estimates(trace, *found))
     said = "The parameters that are known worst come first."
+    if found[1]:
+        said = "Of the coordinates in the table above those that are known worst."
     page.add("draws", "Draws", *draws_block(page, worst_draws(trace.posterior, found[0]), trace.chains, said))
     page.add("bias", "Bias", *_bias(trace))
     add_costs(page, trace, found[0])
@@ -73,19 +76,23 @@ def add_run(page: Page, trace: Trace, model: Any = None) -> None:
 def run_facts(trace: Trace) -> list[tuple[str, Child]]:
     """Names and values of what is known of the run."""
     known = trace.description
-    rows: list[tuple[str, Child]] = [("draws", f"{trace.count:,} of each of {_plural(len(trace.chains), 'chain')}")]
+    draws = f"{trace.count:,} of each of {_plural(len(trace.chains), 'chain')}" if trace.count else "none"
+    rows: list[tuple[str, Child]] = [("draws", draws)]
     if trace.stopped is not None:
         rows.append(("ended", str(trace.stopped)))
     if known is None:
         return rows
     steps = known.settings if isinstance(known.settings, StepSettings) else None
-    if known.parts.sampler is not None:
+    if isinstance(known.settings, PassSettings):
+        rows.append(("sampler", known.settings.sampler))
+    elif known.parts.sampler is not None:
         rows.append(("sampler", _sampler(known.parts.sampler)))
     if known.choice:
         rows.append(("chosen because", known.choice))
     if steps is not None:
+        every = f"{steps.thin:,} steps" if steps.thin and steps.thin > 1 else "step"
         rows += [
-            ("burn-in, thinning", f"{steps.burn_in:,} steps, then a draw every {steps.thin or 1:,}"),
+            ("burn-in, thinning", f"{steps.burn_in:,} steps, then a draw every {every}"),
             ("minibatch", _rows_of(known, steps)),
         ]
     if trace.tuning is not None and hasattr(trace.tuning, "reason"):
@@ -120,12 +127,19 @@ def _batch_size(known: Description, steps: StepSettings) -> int | float | None:
 
 def described_data(fingerprint: Any) -> str:
     """Names, types and shapes of the arrays that a fingerprint knows, or how many documents, tokens and words."""
+    sizes = sizes_of(fingerprint).items()
+    return "; ".join(f"{size:,} {name}" if isinstance(size, int) else f"{name}: {size}" for name, size in sizes)
+
+
+def sizes_of(fingerprint: Any) -> dict[str, int | str]:
+    """How many documents, tokens and words a fingerprint knows, of a table rows, and shapes and types of arrays."""
     known = fingerprint or {}
-    found = [f"{known[name]:,} {name}" for name in COUNTED if isinstance(known.get(name), int)]
+    counted = (("documents", "rows"),) if FEATURES in known else COUNTED
+    found: dict[str, int | str] = {title: known[name] for name, title in counted if isinstance(known.get(name), int)}
     for name, entry in known.items():
         if (shape := _shape(entry)) is not None:
-            found.append(f"{name}: {' x '.join(f'{n:,}' for n in shape)} {entry[0]}")
-    return "; ".join(found)
+            found[name] = f"{' x '.join(f'{n:,}' for n in shape)} {entry[0]}"
+    return found
 
 
 def _shape(entry: Any) -> list[int] | None:
@@ -237,7 +251,9 @@ def estimates_table(found: Any, note: str) -> list[Child]:
         ((mean, low, high), ends[variable])
         for mean, low, high, variable in found[["mean", "low", "high", "variable"]].itertuples(index=False)
     ]
-    shown.insert(3, "interval", [f"{number(low)} to {number(high)}" for (_, low, high), _ in bars])
+    ranges = found[["low", "high", "sd"]].itertuples(index=False)
+    shown.insert(3, "interval", [f"{rounded(low, sd)} to {rounded(high, sd)}" for low, high, sd in ranges])
+    shown["mean"] = told(found["mean"], found["sd"])
     shown.insert(4, "picture", bars)
     if shown["bias"].isna().all():
         shown = shown.drop(columns="bias")
@@ -263,8 +279,12 @@ def _whole(value: float) -> str:
     return f"{value:,.0f}" if np.isfinite(value) else "–"
 
 
+def _three(value: float) -> str:
+    return f"{value:.3f}" if np.isfinite(value) else "–"
+
+
 def _flagged(value: float) -> Child:
-    text = f"{value:.3f}" if np.isfinite(value) else "–"
+    text = _three(value)
     return (
         element("span", f"{text} !", class_="warn", title="above what chains that agree have")
         if value > RHAT_LIMIT
@@ -304,19 +324,21 @@ def draws_block(page: Page, values: list[tuple[str, np.ndarray]], chains: list[i
         known, watched = _estimate(own), _watched(own)
         shown = [chains[c] for c in watched]
         page.data["traces"].append({"name": name, "chains": shown, "at": picks, "values": own[watched][:, picks]})
-        head = f"{name}: R-hat {number(known['r_hat'], 4)}, ESS {_whole(known['ess'])}"
+        head = f"{name}: R-hat {_three(known['r_hat'])}, ESS {_whole(known['ess'])}"
         plot = element("div", element("noscript", "The trace needs the page's script."), class_="trace", data_trace=k)
         trace = element("div", plot, role="img", aria_label=f"Draws of {name} in each chain")
-        rank = charts.ranks(own, shown, watched, f"Ranks of the draws of {name} in each chain")
-        words = "Ranks by chain: flat where all chains have the same law."
-        parts += [element("h3", head), element("div", trace, charts.figure(rank, words), class_="row")]
+        beside: Child = None
+        if len(chains) > 1:  # the ranks of a single one are always flat
+            rank = charts.ranks(own, shown, watched, f"Ranks of the draws of {name} in each chain")
+            beside = charts.figure(rank, "Ranks by chain: flat where all chains have the same law.")
+        parts += [element("h3", head), element("div", trace, beside, class_="row")]
     some = picks[np.unique(np.linspace(0, picks.size - 1, min(POINTS, picks.size)).astype(int))]
     pairs = [
         charts.scatter(x[_watched(x)][:, some], y[_watched(x)][:, some], (a, b), f"Draws of {a} and {b}")
         for (a, x), (b, y) in combinations(values[:PAIRED], 2)
     ]
     if pairs:
-        words = "A shape for each chain: circles, squares, triangles and diamonds, in turn."
+        words = "A shape for each chain: circles, squares, triangles and diamonds, in turn." if len(chains) > 1 else ""
         parts += [element("h3", "In pairs"), charts.figure([element("div", pairs, class_="row")], words)]
     return parts
 
@@ -347,6 +369,9 @@ def _costs(trace: Trace, found: Any) -> list[tuple[str, Child]]:
     rows: list[tuple[str, Child]] = [("sampling", f"{trace.seconds:.3g} s, compiling not counted")]
     if trace.tuning is not None and hasattr(trace.tuning, "seconds"):
         rows.append(("tuning", f"{trace.tuning.seconds:.3g} s"))
+    done = [float(leaf["passes"]) for leaf in trace.leaves.values() if "passes" in leaf]
+    if done:
+        rows.append(("passes over the data", f"{number(max(done))} of each chain"))
     known_draws = found is not None and not found.empty and found["ess"].notna().any()
     worst = float(found["ess"].min()) if known_draws else np.nan
     if np.isfinite(worst) and trace.seconds > 0:
@@ -364,7 +389,7 @@ def _costs(trace: Trace, found: Any) -> list[tuple[str, Child]]:
     share = _share_of_rows(known, steps)
     if share is None or getattr(rebuild(known.parts.sampler), "full_data", True):
         return rows
-    rows.append(("passes over the data", f"{made * share:,.3g}, each chain its own"))
+    rows.append(("passes over the data", f"{number(made * share)}, each chain its own"))
     if np.isfinite(worst):
         passes = (
             f"about {LEAPFROGS * worst:,.0f} passes over the data for as many effective draws of the worst parameter"

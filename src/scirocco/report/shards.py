@@ -8,7 +8,7 @@ import numpy as np
 
 from scirocco.core.credible import quantiles
 from scirocco.report import charts
-from scirocco.report.elements import Child, Element, element, number
+from scirocco.report.elements import Child, Element, element, rounded
 from scirocco.report.page import Page
 from scirocco.report.posterior import (
     LEVEL,
@@ -19,7 +19,7 @@ from scirocco.report.posterior import (
     estimates_table,
     worst_draws,
 )
-from scirocco.report.tables import table
+from scirocco.report.tables import table, told
 from scirocco.run.trace import LEAST_DRAWS, label_of
 from scirocco.verbs.sample_shards import Sharded
 
@@ -65,8 +65,9 @@ def _compared(name: str, alone: list[tuple[float, ...]], combined: tuple[float, 
     rows = [("all, combined", combined), *((f"shard {k}", own) for k, own in enumerate(alone))]
     ends = (min(own[1] for _, own in rows), max(own[2] for _, own in rows))
     frame = pd.DataFrame({
-        "shard": [who for who, _ in rows], "mean": [own[0] for _, own in rows], "sd": [own[3] for _, own in rows],
-        "interval": [f"{number(own[1])} to {number(own[2])}" for _, own in rows],
+        "shard": [who for who, _ in rows], "mean": told([own[0] for _, own in rows], [own[3] for _, own in rows]),
+        "sd": [own[3] for _, own in rows],
+        "interval": [f"{rounded(own[1], own[3])} to {rounded(own[2], own[3])}" for _, own in rows],
         "picture": [own[:3] for _, own in rows],
     })  # fmt: skip
     return table(

@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from scirocco.report.elements import Child, Element, element, number
+from scirocco.report.elements import Child, Element, element, number, rounded
 
 Cell = Callable[[Any], Child]
+
+
+class Told(float):
+    """A number, by which rows sort, with the text that stands for it."""
+
+    text: str
+
+    @classmethod
+    def of(cls, value: float, text: str) -> Told:
+        """What is told of a value."""
+        told = cls(value)
+        told.text = text
+        return told
+
+
+def told(values: Iterable[float], sds: Iterable[float]) -> Any:
+    """A column of numbers, each to the digits that its sd leaves."""
+    import pandas as pd
+
+    return pd.Series([Told.of(value, rounded(value, sd)) for value, sd in zip(values, sds, strict=True)], dtype=object)
 
 
 def table(
@@ -48,7 +68,7 @@ def table(
 
 
 def _cell(column: str, value: Any, shown: Cell | None, *, head: bool, words: bool) -> Element:
-    content = shown(value) if shown is not None else number(value)
+    content = shown(value) if shown is not None else value.text if isinstance(value, Told) else number(value)
     sort = f"{value:.8g}" if isinstance(value, float | np.floating) and np.isfinite(value) else None
     if isinstance(value, int | np.integer):
         sort = str(value)

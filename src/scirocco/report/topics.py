@@ -93,13 +93,15 @@ def _listed(model: TopicReading, info: pd.DataFrame, X: Any) -> Element:
     chains = model.agreement_.chains
     ends = (0.0, float(np.nanmax(found[["share", "upper"]].to_numpy())))
     bars = list(zip(found["share"], found["lower"], found["upper"], strict=True))
-    found.insert(2 if "label" not in found else 3, "picture", bars)
+    found["picture"] = bars
     found["chains"] = [f"{count} of {chains}" for count in found["chains"]]
-    if X is not None:
+    if X is not None and len(model.components_[0]) > 1:
         found["coherence"] = model.coherence(X, min(10, len(model.components_[0])))
     found = found.sort_values("share", ascending=False, kind="stable")
+    columns = ("topic", "label", "words", "share", "picture", "lower", "upper", "chains", "coherence")
     return table(
-        found, f"Share of all tokens with {LEVEL:.0%} intervals, chains that have found the topic, first words",
+        found[[name for name in columns if name in found]],
+        f"First words, share of all tokens with {LEVEL:.0%} intervals, chains that have found the topic",
         name="topics", text=("label", "words", "chains", "picture"),
         titles={"picture": f"{LEVEL:.0%} interval", "coherence": "coherence, NPMI"},
         formats={
@@ -150,6 +152,7 @@ def _one(model: TopicReading, info: pd.DataFrame, titles: list[str]) -> list[Chi
                 element("span", id="found-count", role="status"), class_="controls"),
         element("ul", id="found", class_="found"),
         element("p", "Of a word: the share of its occurrences that is the topic's.", class_="note"),
+        class_="search",
     )  # fmt: skip
     save = element("button", "save topics as JSON", type="button", class_="save", data_json="topics")
     return [element("div", element("div", parts, search), page, class_="pair"), save]

@@ -179,7 +179,8 @@ class Categorical(Component):
         seen = [column[~_missing(column)] for column in _columns(X)]
         for column in seen:
             if not column.size:
-                raise ValueError(f"column {len(found)} has no entry: every one is missing")
+                name = len(found) if names is None else names[len(found)]
+                raise ValueError(f"column {name} has no entry: every one is missing")
             found.append(_sorted(column))
         warn_of_many(found, seen, names)
         return self.encoded(found, names)

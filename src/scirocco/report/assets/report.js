@@ -18,7 +18,7 @@
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   }
 
-  const share = (value) => (value === null ? "–" : value >= 0.001 ? value.toFixed(4) : value.toExponential(1));
+  const share = (value) => (value === null ? "–" : value >= 0.001 ? value.toFixed(4) : value < 1e-6 ? "<1e-6" : value.toExponential(1));
 
   // Copying, where the browser lets a file do it; elsewhere the code is selected.
   for (const button of every("[data-copy]")) {
@@ -96,7 +96,7 @@
   if (data.traces) {
     const draw = () => every("[data-trace]").forEach(drawn);
     draw();
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+    for (const media of ["(prefers-color-scheme: dark)", "print"]) matchMedia(media).addEventListener("change", draw);
     let width = innerWidth;
     addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; draw(); } });
   }
