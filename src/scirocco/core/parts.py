@@ -44,7 +44,9 @@ def part_named(name: str) -> type:
     if name not in _PARTS and module.split(".")[0] == PACKAGE:
         try:
             importlib.import_module(module)
-        except ImportError:
+        except ModuleNotFoundError as error:
+            if error.name is None or not module.startswith(error.name):
+                raise  # the part is there, and lacks something
             raise ValueError(f"this version of {PACKAGE} has no part {name}") from None
     if name not in _PARTS:
         raise ValueError(f"the part {name} is not known: import the module that defines it first")

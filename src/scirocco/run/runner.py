@@ -155,14 +155,18 @@ def _reason(groups: list[Group], clock: Clock, interrupt: Interrupt) -> Stop | N
     if diverged is not None or all(group.over for group in groups):
         return diverged
     done, total, unit = _least(groups).engine.work
-    limit = "" if math.isinf(total) else f" of {total:g}"
-    place = f"step {int(done):,} of {int(total):,}" if unit == "steps" else f"{done:.4g}{limit} {unit}"
+    limit = "" if math.isinf(total) else f" of {_counted(total)}"
+    place = f"step {int(done):,} of {int(total):,}" if unit == "steps" else f"{_counted(done)}{limit} {unit}"
     if interrupt.asked:
         ended = interrupt.request == signal.SIGTERM
         return Stop("terminated" if ended else "interrupted", f"{'ended' if ended else 'interrupted'} at {place}")
     if clock.over:
         return Stop("budget", f"the time budget of {clock.budget:g} s was used up at {place}")
     return None
+
+
+def _counted(amount: float) -> str:
+    return f"{amount:,.0f}" if amount >= 1000 else f"{amount:.4g}"
 
 
 def _repeat_by_crew(
