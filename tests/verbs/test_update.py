@@ -178,9 +178,18 @@ def test_rows_that_do_not_go_on_are_refused(before):
 def test_other_categories_are_refused(before):
     changed = sc.Target(
         log_prior, log_likelihood, DATA, constraints={"sigma": sc.constraints.positive}, dims={"beta": ["column"]},
-        coords={"column": ["age", "height", "income"]},
+        coords={"column": ["age", "height", "weight"]},
     )  # fmt: skip
     with pytest.raises(ValueError, match="entries of column are not the 3 of the earlier run"):
+        sc.update(before[0], changed)
+
+
+def test_categories_in_another_order_are_told_apart(before):
+    changed = sc.Target(
+        log_prior, log_likelihood, DATA, constraints={"sigma": sc.constraints.positive}, dims={"beta": ["column"]},
+        coords={"column": ["age", "height", "income"]},
+    )  # fmt: skip
+    with pytest.raises(ValueError, match=r"another order .*: give the target coords={'column': \['age', 'income', "):
         sc.update(before[0], changed)
 
 

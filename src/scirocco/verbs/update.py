@@ -135,19 +135,13 @@ def _require_more(description: Description, target: Target) -> str:
         raise ValueError("the earlier run does not say what its data were: start again with sample")
     if known == source.fingerprint():
         raise ValueError(f"the {rows:,} rows are those of the earlier run: resume it for more draws")
+    target.axes.require_same(description.coords)
     if not source.extends(known):
         raise ValueError(
             f"the earlier run had {rows:,} rows, and the first {rows:,} of the {target.size:,} given are not the same, "
             "or stand elsewhere (in memory or on disk), or in other columns: give all rows, the old ones first; for "
             "other data start again with sample"
         )
-    for axis, entries in target.axes.coords.items():
-        before = description.coords.get(axis, entries)
-        if tuple(before) != tuple(entries):
-            raise ValueError(
-                f"the {len(entries)} entries of {axis} are not the {len(before)} of the earlier run: parameters along "
-                "it are others; start again with sample"
-            )
     return f"goes on from a run on {rows:,} rows: {target.size - rows:,} have joined"
 
 
