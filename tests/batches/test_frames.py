@@ -210,3 +210,20 @@ def test_a_column_that_is_missing_is_said_with_those_that_are_there(trace):
     with pytest.raises(KeyError) as caught:
         sc.sample(sc.Target(log_prior, log_likelihood, FRAME[["age"]]), sc.SGLD(1e-3), START, **SETTINGS)
     assert any("the parameters beta [2], effect [3] and a row with age" in note for note in caught.value.__notes__)
+
+
+@pytest.mark.parametrize("written", ["to_parquet", "to_feather"])
+def test_text_and_dates_in_files_are_refused_with_the_way_out(written, tmp_path):
+    frame = pd.DataFrame({"city": pd.Categorical(CITIES), "when": pd.date_range("2020", periods=3), "age": [1.0, 2, 3]})
+    getattr(frame, written)(tmp_path / "file")
+    kind = sc.batches.Parquet if written == "to_parquet" else sc.batches.Arrow
+    with pytest.raises(TypeError, match="column city holds text or categories, no numbers: leave it out"):
+        kind(tmp_path / "file")
+    with pytest.raises(TypeError, match="column when holds dates, no numbers"):
+        kind(tmp_path / "file", columns=["when"])
+    labels = ["Bonn", "Rome"]
+    source = kind(
+        tmp_path / "file", columns=["city", "age"],
+        transform=lambda c: c | {"city": np.searchsorted(labels, c["city"]).astype(np.int32)},
+    )  # fmt: skip
+    assert source.first(3)["city"].tolist() == [1, 0, 1]
