@@ -22,7 +22,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from scirocco.batches import Arrays, Batch, Stream, as_source
-from scirocco.batches.base import row_bytes
+from scirocco.batches.base import check_rows, row_bytes
 from scirocco.batches.frames import plain
 from scirocco.batches.keyed import Keyed, keyed
 from scirocco.constraints import Constraints, Parametrisation
@@ -454,7 +454,11 @@ class Target(PureDensity):
     @cached_property
     def _trial(self) -> tuple[np.ndarray, Data]:
         """Rows that tell whether functions are in order, and their numbers: the first, and extremes of all columns."""
-        some = self.source.first(self.size if isinstance(self.source, Arrays) else TRIAL_ROWS)
+        if isinstance(self.source, Arrays):
+            some = self.source.first(self.size)
+        else:
+            some = self.source.first(TRIAL_ROWS)
+            check_rows(some)
         which = np.unique([*range(min(FIRST, self.size)), *itertools.chain(*extremes(some).values())])
         return which, jax.tree.map(lambda a: a[which], some)
 
