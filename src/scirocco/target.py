@@ -648,6 +648,8 @@ def _shape(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
             f"{what} {said(tree)}" for what, tree in zip(("the parameters", "a row with"), arguments, strict=False)
         )
         error.add_note(f"scirocco: this happened when {name} was first evaluated, given {given}")
+        if isinstance(error, jax.errors.NonConcreteBooleanIndexError):
+            error.add_note("scirocco: booleans choose no entries here: make them numbers, row['member'].astype(int)")
         raise
     if not hasattr(value, "shape"):
         raise TypeError(f"{name} must return one array; it returned {type(value).__name__}")

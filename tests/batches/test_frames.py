@@ -203,6 +203,15 @@ def test_a_name_that_is_given_twice_is_refused():
         sc.sample(sc.Target(log_prior, log_likelihood, FRAME, **settings), sc.SGLD(1e-3), START, **SETTINGS)
 
 
+def test_a_column_of_booleans_picks_no_entries():
+    def likelihood(p, row):
+        return -((row["age"] - p["beta"][row["member"]]) ** 2)
+
+    with pytest.raises(IndexError) as caught:
+        sc.sample(sc.Target(log_prior, likelihood, FRAME), sc.SGLD(1e-3), START, **SETTINGS)
+    assert any("make them numbers" in note for note in caught.value.__notes__)
+
+
 def test_a_column_that_is_missing_is_said_with_those_that_are_there(trace):
     with pytest.raises(KeyError) as caught:
         trace.predict(effect, {"age": np.zeros(3)})

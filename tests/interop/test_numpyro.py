@@ -293,6 +293,9 @@ def test_axes_have_names_and_categories_labels():
     )  # fmt: skip
     trace = sc.sample(target, sc.SGLD(1e-4), num_samples=2, burn_in=1, batch_size=100, report=False)
     assert {"alpha[b]", "beta[income]"} <= set(trace.summary().table.index)
+    found = trace.predict(lambda p, row: p["total"] + p["alpha"][row["group"]], {"group": frame["group"][:5]})
+    expected = trace.posterior["total"] + trace.posterior["alpha"].isel(groups=list(GROUP[:5]))
+    np.testing.assert_allclose(found.mean, expected.mean(("chain", "draw")), rtol=1e-4, atol=1e-5)
     assert target.source.labels["group"] == tuple("dcba")
 
 

@@ -75,8 +75,9 @@ class Predictor:
             raise ValueError(f"draws of {', '.join(missing)} were not stored: run without collect=")
         total = stored.sizes["chain"] * stored.sizes["draw"]
         chosen = np.linspace(0, total - 1, total if most is None else min(most, total)).round().astype(int)
-        arrays = [stored[n].values.reshape(total, *stored[n].shape[2:])[chosen] for n in names]
-        return jax.tree.unflatten(jax.tree.structure(like), arrays)
+        arrays = {str(n): v.values.reshape(total, *v.shape[2:])[chosen] for n, v in stored.data_vars.items()}
+        params = jax.tree.unflatten(jax.tree.structure(like), [arrays.pop(name) for name in names])
+        return {**params, **arrays} if isinstance(params, dict) else params  # what follows from them, as in a model
 
     def predict(
         self, function: Callable[[Params, Data], Any], data: Any, quantiles: Sequence[float], draws: int | None,

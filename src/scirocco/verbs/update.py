@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from scirocco.batches import Batching, Source
+from scirocco.batches import Arrays, Batching, Source
 from scirocco.batches.base import known_rows
 from scirocco.core.interrupt import interruptible
 from scirocco.core.parts import part_named
@@ -136,11 +136,15 @@ def _require_more(description: Description, target: Target) -> str:
     if known == source.fingerprint():
         raise ValueError(f"the {rows:,} rows are those of the earlier run: resume it for more draws")
     target.axes.require_same(description.coords)
+    if target.size < rows:
+        raise ValueError(f"the earlier run had {rows:,} rows, and {target.size:,} are given: give all, old ones first")
     if not source.extends(known):
+        now = source._fingerprint(rows) if isinstance(source, Arrays) else known
+        other = ", ".join(sorted(name for name in {*known, *now} if known.get(name) != now.get(name)))
         raise ValueError(
             f"the earlier run had {rows:,} rows, and the first {rows:,} of the {target.size:,} given are not the same, "
-            "or stand elsewhere (in memory or on disk), or in other columns: give all rows, the old ones first; for "
-            "other data start again with sample"
+            f"or stand elsewhere (in memory or on disk), or in other columns{other and f' (other: {other})'}: give all "
+            "rows, the old ones first; for other data start again with sample"
         )
     return f"goes on from a run on {rows:,} rows: {target.size - rows:,} have joined"
 
