@@ -42,6 +42,11 @@ def test_polars():
     frame = polars.from_pandas(FRAME)
     arrays, labels = columns_of(frame)
     np.testing.assert_array_equal(np.array(labels["city"])[arrays["city"]], FRAME["city"].astype(str))
+    known = ("Rome", "Oslo", "Bonn")
+    for city in (frame["city"], frame["city"].cast(polars.String)):
+        arrays, labels = columns_of({"city": city}, {"city": known})
+        assert labels == {"city": known}
+        np.testing.assert_array_equal(np.array(known)[arrays["city"]], FRAME["city"].astype(str))
 
 
 def log_prior(p):

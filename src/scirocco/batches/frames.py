@@ -138,6 +138,6 @@ def _refused(name: str, kind: str, date: bool) -> TypeError:
     if date:
         return TypeError(f"column {name} holds dates ({kind}): give numbers, such as days since the first of them")
     return TypeError(
-        f"column {name} holds {kind}, no numbers: make it a category, such as frame[{name!r}].astype('category'), or "
-        "leave it out"
+        f"column {name} holds {kind}, no numbers: make it a category (pandas: astype('category'), polars: "
+        "cast(pl.Categorical), Arrow: dictionary_encode()), or leave it out"
     )
