@@ -501,6 +501,11 @@ class FreeTarget(Target):
         """Those of the target of which it was made."""
         return self.whole.axes
 
+    @property
+    def _trial(self) -> tuple[np.ndarray, Data]:  # type: ignore[override]
+        """Those of the target of which it was made."""
+        return self.whole._trial
+
 
 @dataclass(frozen=True, eq=False)
 class Sample(Target):

@@ -203,6 +203,8 @@ def test_categories_in_another_order_are_told_apart(before):
 
 def test_other_kinds_of_runs_are_refused():
     codes = np.random.default_rng(0).integers(0, 3, 50)
+    with pytest.raises(TypeError, match="before must be a trace or its folder; got Target"):
+        sc.update(target_of(DATA), None)
     with pytest.raises(TypeError, match="of a model call partial_fit"):
         sc.update(sc.sample_dirichlet(codes, num_samples=20), target_of(DATA))
 

@@ -89,6 +89,8 @@ def update(
     >>> bool(abs(trace.mean["theta"] - x.mean()) < 0.01), trace.description.notes
     (True, ('goes on from a run on 2,000 rows: 1,000 have joined',))
     """
+    if not isinstance(before, Trace | str | Path):
+        raise TypeError(f"before must be a trace or its folder; got {type(before).__name__}")
     known = before if isinstance(before, Trace) else Trace.load(before)
     description = known.description
     if description is None or part_named(description.resumer) is not GradientResumer:
