@@ -502,7 +502,7 @@ class FreeTarget(Target):
         return self.whole.axes
 
     @property
-    def _trial(self) -> tuple[np.ndarray, Data]:  # type: ignore[override]
+    def _trial(self) -> tuple[np.ndarray, Data]:
         """Those of the target of which it was made."""
         return self.whole._trial
 

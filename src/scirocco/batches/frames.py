@@ -71,8 +71,8 @@ def _column(name: str, column: Any, known: Labels) -> tuple[Any, Labels]:
         return recoded(values, labels, known)
     if known and values.dtype.kind in "iu" and not any(isinstance(label, str) for label in known):
         raise TypeError(
-            f"column {name} holds numbers, and so do the names of its entries, {_some(known)}: make it a category, "
-            "so that names can be told from codes"
+            f"column {name} holds numbers, and so do the names of its entries, {_some(known)}: make it a category if "
+            "it has names, or give it as an array, in a dictionary, if it has codes"
         )
     return values, labels
 
