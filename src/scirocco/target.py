@@ -30,14 +30,14 @@ from scirocco.core.beyond import BEYOND, beyond, codes_in, extremes
 from scirocco.core.interrupt import poll
 from scirocco.core.program import QUICK
 from scirocco.core.seeds import Purpose, generator
-from scirocco.core.trees import all_finite, named_leaves
+from scirocco.core.trees import all_finite, named_leaves, shown
 from scirocco.core.types import Array, Data, Params
 from scirocco.density import NONE, Density, FreeLikelihood, FreePrior, PureDensity, RandomLikelihood, flat, merge
 from scirocco.manifolds import Geometry
 
 AT_ONCE = 2**21  # log likelihoods of many positions
 REMEMBERED_BYTES = 2**16  # of a position, up to which what was summed there is remembered
-FEW = 5  # names in a message
+FEW, MOST_SHOWN = 5, 10  # names, and parameters, in a message
 FIRST, TRIAL_ROWS = 8, 4096  # rows of a trial, and of those on disk among which extremes are looked for
 PASS_BYTES = 4 * 2**20  # rows of a pass over all data are taken in pieces of this size: they stay in the cache
 
@@ -465,7 +465,9 @@ class Target(PureDensity):
     def _check_values(self, position: Params, held: Params, trial: Data) -> None:
         prior, values, strange, gradient = jax.tree.map(np.asarray, _evaluate(self.density, position, held, trial))
         if not np.isfinite(prior):
-            raise ValueError(f"log_prior is {prior} at the initial position: start inside the support")
+            params = named_leaves(self.to_parameters.parameters(merge(position, held)))
+            values = "; ".join(f"{name} = {shown(leaf)}" for name, leaf in itertools.islice(params.items(), MOST_SHOWN))
+            raise ValueError(f"log_prior is {prior} at the initial position, {values}: start inside the support")
         if not np.all(np.isfinite(values)):
             worst = int(np.argmin(np.isfinite(values)))
             raise ValueError(
