@@ -88,6 +88,8 @@ def _inside(value: Any) -> Any:
         marked = _marked(value.jaxpr)
         return value if marked is value.jaxpr else ClosedJaxpr(marked, value.consts)
     if isinstance(value, tuple):
-        parts = tuple(map(_inside, value))
-        return value if all(new is old for new, old in zip(parts, value, strict=True)) else parts
+        parts = [_inside(part) for part in value]
+        if all(new is old for new, old in zip(parts, value, strict=True)):
+            return value
+        return value._make(parts) if hasattr(value, "_make") else tuple(parts)
     return value
