@@ -48,3 +48,17 @@ def test_entries_have_the_names_of_their_axes():
     assert list(axes.entries("p", (1,))) == [[0]]
     assert list(axes.entries("b", (1, 2))) == [[0, 0], [0, 1]]
     assert list(axes.entries("b", ())) == [[]]
+
+
+def test_a_start_without_density_is_shown_with_its_parameters():
+    """In the space of the user, also where chains move free numbers."""
+
+    def prior(p):
+        return jnp.where(p["spread"] < 1, 0.0, -jnp.inf) + jnp.sum(p["mean"])
+
+    target = sc.Target(
+        prior, lambda p, x: x * p["spread"], jnp.zeros(10), constraints={"spread": sc.constraints.positive}
+    )
+    start = {"mean": jnp.zeros(7), "spread": jnp.array(2.0)}
+    with pytest.raises(ValueError, match=r"log_prior is -inf at .* position, mean = 0, 0, 0, 0, 0, ...; spread = 2: "):
+        sc.sample(target, sc.SGLD(1e-3), start, num_samples=5)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -21,20 +22,23 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from scirocco.batches import Arrays, Batch, Stream, as_source
-from scirocco.batches.base import row_bytes
+from scirocco.batches.base import check_rows, row_bytes
 from scirocco.batches.frames import plain
 from scirocco.batches.keyed import Keyed, keyed
 from scirocco.constraints import Constraints, Parametrisation
+from scirocco.core.beyond import BEYOND, beyond, codes_in, extremes
 from scirocco.core.interrupt import poll
 from scirocco.core.program import QUICK
 from scirocco.core.seeds import Purpose, generator
-from scirocco.core.trees import all_finite, named_leaves
+from scirocco.core.trees import all_finite, named_leaves, shown
 from scirocco.core.types import Array, Data, Params
 from scirocco.density import NONE, Density, FreeLikelihood, FreePrior, PureDensity, RandomLikelihood, flat, merge
 from scirocco.manifolds import Geometry
 
 AT_ONCE = 2**21  # log likelihoods of many positions
 REMEMBERED_BYTES = 2**16  # of a position, up to which what was summed there is remembered
+FEW, MOST_SHOWN = 5, 10  # names, and parameters, in a message
+FIRST, TRIAL_ROWS = 8, 4096  # rows of a trial, and of those on disk among which extremes are looked for
 PASS_BYTES = 4 * 2**20  # rows of a pass over all data are taken in pieces of this size: they stay in the cache
 
 
@@ -57,6 +61,26 @@ class Axes(NamedTuple):
                 entries = len(self.coords.get(dim, range(length)))
                 if entries != length:
                     raise ValueError(f"coords: {dim} has {entries} names, and {name} {length} entries along it")
+                double = [entry for entry, count in Counter(self.coords.get(dim, ())).items() if count > 1]
+                if double:
+                    raise ValueError(f"coords: {dim} has the name {double[0]!r} more than once")
+
+    def require_same(self, before: Mapping[str, tuple[Any, ...]]) -> None:
+        """Reject entries that are not those of an earlier run: its parameters along them are others."""
+        for axis, entries in self.coords.items():
+            known = before.get(axis, entries)
+            if known == entries:
+                continue
+            if sorted(map(str, known)) == sorted(map(str, entries)):
+                few = ", ".join(map(repr, known[:FEW])) + (", ..." if len(known) > FEW else "")
+                raise ValueError(
+                    f"the entries of {axis} stand in another order than in the earlier run, and so do their codes: "
+                    f"give the target coords={{{axis!r}: [{few}]}}, the order of then"
+                )
+            raise ValueError(
+                f"the {len(entries)} entries of {axis} are not the {len(known)} of the earlier run: parameters along "
+                "it are others; start again with sample"
+            )
 
     def entries(self, name: str, shape: tuple[int, ...]) -> Iterator[list[Any]]:
         """The indices of a parameter, by the names of entries where axes have any; free numbers may be fewer."""
@@ -112,7 +136,7 @@ class Target(PureDensity):
             )
         if _required(self.log_likelihood) == 3:
             object.__setattr__(self, "log_likelihood", RandomLikelihood(self.log_likelihood))
-        _ = self.source, self.geometry, self.change  # look at them now, not at the first step
+        _ = self.source, self.geometry, self.change, self.axes  # look at them now, not at the first step
         if isinstance(self.change, Constraints):
             both = {path for path, _ in self.change.parts} & {path for path, _ in self.geometry.parts}
             if both:
@@ -121,15 +145,17 @@ class Target(PureDensity):
 
     @classmethod
     def from_numpyro(
-        cls, model: Callable[..., Any], rows: Any, *, fixed: dict[str, Any] | None = None, plate: str | None = None
+        cls, model: Callable[..., Any], rows: Any, *, fixed: dict[str, Any] | None = None, plate: str | None = None,
+        dims: Mapping[str, Sequence[str]] | None = None, coords: Mapping[str, Sequence[Any]] | None = None,
     ) -> Target:  # fmt: skip
         """The posterior of a NumPyro model with a plate over rows (extra ``numpyro``).
 
         ``rows`` are the arguments of the model that have one entry a row, by name: arrays, or a source of a dictionary
         of columns; ``fixed`` are its other arguments. The model is run on the rows of a minibatch. ``plate`` names the
         plate over rows, if there are several of the same size. Latent sites are sampled, with the bijections of
-        NumPyro; draws have latent and deterministic sites, with the names of their plates as dimensions. Refused are
-        latent sites of rows, discrete ones, and models whose rows do not stand apart.
+        NumPyro; draws have latent and deterministic sites, with the names of their plates as dimensions; ``dims`` and
+        ``coords`` name other axes and the entries along them. Refused are latent sites of rows, discrete ones, and
+        models whose rows do not stand apart.
 
         >>> import numpy as np, numpyro, numpyro.distributions as dist, scirocco as sc
         >>> def model(x, y):
@@ -150,11 +176,13 @@ class Target(PureDensity):
 
         if not callable(model):
             raise TypeError(f"model must be a function with NumPyro's primitives; got {type(model).__name__}")
-        source = as_source(rows)
+        source = as_source(rows, {name: plain(entries) for name, entries in _names("coords", coords).items()})
         if not isinstance(source.example, dict):
             raise TypeError(f"rows must be arguments of the model by name; got {type(rows).__name__}")
         found = NumPyroModel.understood(model, source.first, source.size, dict(fixed or {}), plate)
-        return cls(found.log_prior, found.log_likelihood, source, batched=True, constraints=found)
+        return cls(
+            found.log_prior, found.log_likelihood, source, batched=True, constraints=found, dims=dims, coords=coords
+        )
 
     @classmethod
     def from_pymc(cls, model: Any, rows: Any = None) -> Target:
@@ -189,7 +217,11 @@ class Target(PureDensity):
     @cached_property
     def source(self) -> Arrays | Stream:
         """Where the data lives."""
-        source = as_source(self.data)
+        source = as_source(self.data, self._entries)
+        for name, labels in source.labels.items():
+            strange = [label for label in labels if label not in self._entries.get(name, labels)]
+            if strange:
+                raise ValueError(f"coords: the column {name} of the data has {strange[0]!r}, which is not among {name}")
         return keyed(source) if isinstance(self.log_likelihood, RandomLikelihood) else source
 
     @property
@@ -210,8 +242,12 @@ class Target(PureDensity):
     @property
     def axes(self) -> Axes:
         """The names of the axes of parameters and of their entries."""
-        named = {**self.change.dims, **{name: tuple(dims) for name, dims in (self.dims or {}).items()}}
-        return Axes(named, {**self.source.labels, **{name: plain(c) for name, c in (self.coords or {}).items()}})
+        return Axes({**self.change.dims, **_names("dims", self.dims)}, {**self.source.labels, **self._entries})
+
+    @cached_property
+    def _entries(self) -> dict[str, tuple[Any, ...]]:
+        """The names of entries that were given; the codes of a column of categories that is called so follow them."""
+        return {name: plain(entries) for name, entries in _names("coords", self.coords).items()}
 
     @cached_property
     def change(self) -> Parametrisation:
@@ -390,7 +426,7 @@ class Target(PureDensity):
             raise ValueError(f"initial has NaN or infinite values in {', '.join(bad)}")
         if values:
             self.geometry.without(held or ()).check(position)
-        trial = jax.device_put(self.source.first(min(self.size, 8)))
+        trial = jax.device_put(self._trial[1])
         rows = jax.tree.leaves(trial)[0].shape[0]
         prior = _shape("log_prior", self.log_prior, params)
         if prior.shape != ():
@@ -415,15 +451,33 @@ class Target(PureDensity):
         if values:
             self._check_values(position, held, trial)
 
+    @cached_property
+    def _trial(self) -> tuple[np.ndarray, Data]:
+        """Rows that tell whether functions are in order, and their numbers: the first, and extremes of all columns."""
+        if isinstance(self.source, Arrays):
+            some = self.source.first(self.size)
+        else:
+            some = self.source.first(TRIAL_ROWS)
+            check_rows(some)
+        which = np.unique([*range(min(FIRST, self.size)), *itertools.chain(*extremes(some).values())])
+        return which, jax.tree.map(lambda a: a[which], some)
+
     def _check_values(self, position: Params, held: Params, trial: Data) -> None:
-        prior, values, gradient = jax.tree.map(np.asarray, _evaluate(self.density, position, held, trial))
+        prior, values, strange, gradient = jax.tree.map(np.asarray, _evaluate(self.density, position, held, trial))
         if not np.isfinite(prior):
-            raise ValueError(f"log_prior is {prior} at the initial position: start inside the support")
+            params = named_leaves(self.to_parameters.parameters(merge(position, held)))
+            values = "; ".join(f"{name} = {shown(leaf)}" for name, leaf in itertools.islice(params.items(), MOST_SHOWN))
+            raise ValueError(f"log_prior is {prior} at the initial position, {values}: start inside the support")
         if not np.all(np.isfinite(values)):
             worst = int(np.argmin(np.isfinite(values)))
             raise ValueError(
-                f"log_likelihood is {values[worst]} at the initial position for example {worst} of the data"
+                f"log_likelihood is {values[worst]} at the initial position for example {self._trial[0][worst]} of the "
+                "data"
             )
+        if np.any(strange):
+            worst = int(np.argmax(strange))
+            codes = codes_in(jax.tree.map(lambda a: a[worst], self._trial[1]), self.source.labels)
+            raise ValueError(f"log_likelihood of row {self._trial[0][worst]} of the data{codes} {BEYOND}")
         for name, leaf in named_leaves(gradient).items():
             if not all_finite(leaf):
                 raise ValueError(
@@ -448,6 +502,11 @@ class FreeTarget(Target):
     def axes(self) -> Axes:
         """Those of the target of which it was made."""
         return self.whole.axes
+
+    @property
+    def _trial(self) -> tuple[np.ndarray, Data]:
+        """Those of the target of which it was made."""
+        return self.whole._trial
 
 
 @dataclass(frozen=True, eq=False)
@@ -538,12 +597,23 @@ def _likelihood_differences(
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=QUICK)
-def _evaluate(density: Density, position: Params, held: Params, trial: Data) -> tuple[Array, Array, Params]:
-    """Log prior, log likelihoods and gradient on a few rows."""
+def _evaluate(density: Density, position: Params, held: Params, trial: Data) -> tuple[Array, Array, Array, Params]:
+    """Log prior, log likelihoods, which of them are of entries that are not there, and gradient on a few rows."""
     params, rows = merge(position, held), jax.tree.leaves(trial)[0].shape[0]
     batch = Batch(trial, jnp.float32(1), jnp.arange(rows, dtype=jnp.int32))
     gradient = density.potential_gradient(position, held, batch)
-    return jnp.asarray(density.log_prior(params)), density.log_likelihoods(params, trial), gradient
+    values, strange = beyond(density.log_likelihoods, params, trial)
+    return jnp.asarray(density.log_prior(params)), values, strange, gradient
+
+
+def _names(argument: str, given: Any) -> dict[str, tuple[Any, ...]]:
+    """Lists of names by name."""
+    if given is not None and not isinstance(given, Mapping):
+        raise TypeError(f"{argument} must be a dictionary of lists of names; got {type(given).__name__}")
+    for name, names in (given or {}).items():
+        if isinstance(names, str) or not isinstance(names, Iterable):
+            raise TypeError(f"{argument}: {name} must have a list of names; got {names!r}")
+    return {name: tuple(names) for name, names in (given or {}).items()}
 
 
 def _required(function: Callable[..., Any]) -> int | None:
@@ -571,11 +641,22 @@ def require_target(target: object) -> None:
         raise TypeError(f"target must be a scirocco.Target; got {type(target).__name__}")
 
 
+def said(tree: Any) -> str:
+    """The names and shapes of the leaves of a pytree."""
+    leaves = named_leaves(tree, bare="one array")
+    return ", ".join(f"{name} {list(np.shape(leaf))}" if np.shape(leaf) else name for name, leaf in leaves.items())
+
+
 def _shape(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         value = jax.eval_shape(function, *arguments)
     except Exception as error:
-        error.add_note(f"scirocco: this happened when {name} was first evaluated")
+        given = " and ".join(
+            f"{what} {said(tree)}" for what, tree in zip(("the parameters", "a row with"), arguments, strict=False)
+        )
+        error.add_note(f"scirocco: this happened when {name} was first evaluated, given {given}")
+        if isinstance(error, jax.errors.NonConcreteBooleanIndexError):
+            error.add_note("scirocco: booleans choose no entries here: make them numbers, row['member'].astype(int)")
         raise
     if not hasattr(value, "shape"):
         raise TypeError(f"{name} must return one array; it returned {type(value).__name__}")

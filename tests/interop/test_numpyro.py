@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 
 import scirocco as sc
@@ -183,6 +184,12 @@ def other_size(x, group, y):
         numpyro.sample("y", dist.Normal(mu, 1.0), obs=y[:7])
 
 
+def other_size_of_vectors(x, group, y):
+    beta = numpyro.sample("beta", dist.Normal(0, 1).expand([2]).to_event(1))
+    with numpyro.plate("rows", 150):  # of a table that has grown since
+        numpyro.sample("y", dist.Normal(x @ beta, 1.0), obs=y)
+
+
 def sphere(x, group, y):
     mu = numpyro.sample("mu", dist.ProjectedNormal(jnp.ones(2)))
     with numpyro.plate("rows", len(y)):
@@ -221,6 +228,7 @@ def two_plates(x, group, y):
         (prior_sees_rows, "outside the plate 'rows' depends on the rows"),
         (rows_see_each_other, "depends on the other rows"),
         (other_size, "no plate over the 200 rows"),
+        (other_size_of_vectors, "no plate over the 200 rows .it has {'rows': 150}"),
         (sphere, "mu has the support"),
         (unobserved, "nothing is observed inside the plate"),
         (scanned, "y is observed there"),
@@ -262,6 +270,33 @@ def test_a_wrong_start_is_refused(initial, words):
     start = initial if "mu" in initial else dict(target.change.start) | initial
     with pytest.raises(ValueError, match=words):
         sc.sample(target, sc.SGLD(1e-3), start)
+
+
+def test_rows_among_fixed_arguments_are_named():
+    with pytest.raises(Exception, match="shapes") as caught:
+        sc.Target.from_numpyro(hierarchical, {"x": X, "group": GROUP}, fixed={"y": Y}, plate="rows")
+    assert "scirocco: y in fixed has an entry for each row: give it in rows" in caught.value.__notes__
+
+
+def test_a_start_may_be_lists():
+    target = sc.Target.from_numpyro(horseshoe, DATA)
+    start = {"scales": [1.0, 1.0], "sigma": 1.0, "beta": [0.0, 0.0]}
+    trace = sc.sample(target, sc.SGLD(1e-4), start, num_samples=2, burn_in=1, batch_size=100, report=False)
+    assert trace.posterior["beta"].shape == (4, 2, 2)
+
+
+def test_axes_have_names_and_categories_labels():
+    frame = pd.DataFrame({"group": pd.Categorical.from_codes(GROUP, list("dcba")), "y": Y})
+    target = sc.Target.from_numpyro(
+        hierarchical, {"x": X, "group": frame["group"], "y": frame["y"]}, dims={"beta": ["column"]},
+        coords={"column": ["age", "income"], "groups": list("dcba")},
+    )  # fmt: skip
+    trace = sc.sample(target, sc.SGLD(1e-4), num_samples=2, burn_in=1, batch_size=100, report=False)
+    assert {"alpha[b]", "beta[income]"} <= set(trace.summary().table.index)
+    found = trace.predict(lambda p, row: p["total"] + p["alpha"][row["group"]], {"group": frame["group"][:5]})
+    expected = trace.posterior["total"] + trace.posterior["alpha"].isel(groups=list(GROUP[:5]))
+    np.testing.assert_allclose(found.mean, expected.mean(("chain", "draw")), rtol=1e-4, atol=1e-5)
+    assert target.source.labels["group"] == tuple("dcba")
 
 
 def test_a_run_goes_on_bit_for_bit(tmp_path):

@@ -52,6 +52,25 @@ def test_nothing_is_looked_for_where_that_would_take_long(monkeypatch):
     assert elsewhere.other_modes(SIGN, MODE, WIDTH, 0, None) == []
 
 
+def test_of_many_rows_a_sample_leads_the_way(monkeypatch):
+    """All rows are gone through from the two places that its eight searches end at, and there alone."""
+    sizes = []
+
+    def counted(target, position):
+        sizes.append(len(target.source.first(10**9)[0]))
+        return quasi_newton(target, position)
+
+    quasi_newton = elsewhere.quasi_newton
+    monkeypatch.setattr(elsewhere, "quasi_newton", counted)
+    monkeypatch.setattr(elsewhere, "ROWS", 100)
+    monkeypatch.setattr(elsewhere, "ROWS_EACH", 1)
+    monkeypatch.setattr(sc.Target, "pass_rows", 50)
+    found = elsewhere.other_modes(SIGN, MODE, WIDTH, 0, None)
+    assert len(found) == 1
+    assert found[0] == pytest.approx(-1.5, abs=0.1)
+    assert sorted(sizes) == [100] * 8 + [500] * 2
+
+
 def test_the_verdict_tells_of_modes_that_no_chain_has_seen():
     trace = sc.sample(SIGN, sc.UnderdampedLangevin("auto"), jnp.array([0.5]), num_samples=500, burn_in=200)
     assert np.ptp(np.sign(trace.posterior["theta"].values)) == 0

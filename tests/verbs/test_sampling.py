@@ -360,7 +360,7 @@ def test_half_precision_parameters():
 def test_an_error_in_the_middle_of_a_run_keeps_the_draws(tmp_path):
     """A NaN far down a file is met when the run gets there."""
     x = np.ones((5000, 2), np.float32)
-    x[4000] = np.nan
+    x[4500] = np.nan
     np.save(tmp_path / "x.npy", x)
     data = sc.batches.MemoryMapped(tmp_path / "x.npy", block_bytes=100 * 8)
     target = sc.Target(log_prior, log_likelihood, data)

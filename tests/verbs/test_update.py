@@ -167,7 +167,7 @@ def test_on_a_manifold():
 
 def test_rows_that_do_not_go_on_are_refused(before):
     new = {name: values[OLD:] for name, values in DATA.items()}
-    with pytest.raises(ValueError, match="the earlier run had 3,000 rows, and the first 3,000 of the 1,000 given"):
+    with pytest.raises(ValueError, match="the earlier run had 3,000 rows, and 1,000 are given: give all"):
         sc.update(before[0], target_of(new))
     with pytest.raises(ValueError, match="the first 3,000 of the 4,000 given are not the same"):
         sc.update(before[0], target_of(made(seed=1)))
@@ -178,14 +178,33 @@ def test_rows_that_do_not_go_on_are_refused(before):
 def test_other_categories_are_refused(before):
     changed = sc.Target(
         log_prior, log_likelihood, DATA, constraints={"sigma": sc.constraints.positive}, dims={"beta": ["column"]},
-        coords={"column": ["age", "height", "income"]},
+        coords={"column": ["age", "height", "weight"]},
     )  # fmt: skip
     with pytest.raises(ValueError, match="entries of column are not the 3 of the earlier run"):
         sc.update(before[0], changed)
 
 
+def test_what_differs_is_named(before):
+    with pytest.raises(ValueError, match="the earlier run had 3,000 rows, and 200 are given"):
+        sc.update(before[0], target_of(first(200)))
+    other = {**DATA, "y": DATA["y"].astype(np.float64), "z": DATA["y"]}
+    with pytest.raises(ValueError, match=r"or in other columns \(other: y, z\): give all rows"):
+        sc.update(before[0], target_of(other))
+
+
+def test_categories_in_another_order_are_told_apart(before):
+    changed = sc.Target(
+        log_prior, log_likelihood, DATA, constraints={"sigma": sc.constraints.positive}, dims={"beta": ["column"]},
+        coords={"column": ["age", "height", "income"]},
+    )  # fmt: skip
+    with pytest.raises(ValueError, match=r"another order .*: give the target coords={'column': \['age', 'income', "):
+        sc.update(before[0], changed)
+
+
 def test_other_kinds_of_runs_are_refused():
     codes = np.random.default_rng(0).integers(0, 3, 50)
+    with pytest.raises(TypeError, match="before must be a trace or its folder; got Target"):
+        sc.update(target_of(DATA), None)
     with pytest.raises(TypeError, match="of a model call partial_fit"):
         sc.update(sc.sample_dirichlet(codes, num_samples=20), target_of(DATA))
 

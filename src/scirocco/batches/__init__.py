@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -10,6 +11,7 @@ import numpy as np
 from scirocco.batches.arrays import Arrays
 from scirocco.batches.base import Batch, Shard, Source
 from scirocco.batches.draws import Batching, RandomBlocks, Shuffled, Sweeps, Weighted, WithReplacement
+from scirocco.batches.frames import Labels
 from scirocco.batches.grouped import grouped
 from scirocco.batches.shuffle import shuffle_to
 from scirocco.batches.strata import Strata
@@ -39,12 +41,17 @@ __all__ = [
 ]
 
 
-def as_source(data: Any) -> Arrays | Stream:
-    """A source as it is; memory-mapped arrays and arrays in memory wrapped in theirs."""
-    if isinstance(data, Arrays | Stream):
+def as_source(data: Any, known: Mapping[str, Labels] | None = None) -> Arrays | Stream:
+    """A source as it is; memory-mapped arrays and arrays in memory wrapped in theirs.
+
+    ``known`` are the labels of columns whose codes are settled already.
+    """
+    if isinstance(data, Arrays):
+        return data.coded(known or {})
+    if isinstance(data, Stream):
         return data
     if isinstance(data, Source):
         return Rows(data)
     if any(isinstance(leaf, np.memmap) for leaf in jax.tree.leaves(data)):
         return MemoryMapped(data)
-    return Arrays(data)
+    return Arrays(data, known)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco.batches.base import Shard, Source, check_rows, leading_size, row_struct, taken, warn_of_rounding
-from scirocco.batches.frames import columns_of, is_frame
+from scirocco.batches.frames import Labels, columns_of, is_frame, recoded
 from scirocco.core.trees import named_leaves
 from scirocco.core.types import Data
 
@@ -20,7 +20,7 @@ class Arrays(Source):
     """A pytree of arrays in memory, one entry per example along the leading axes, or a table.
 
     Of a DataFrame of pandas or polars and of an Arrow table the columns are arrays by name; categories become codes 0,
-    1, ..., and ``labels`` has their names.
+    1, ..., and ``labels`` has their names. ``known`` are labels of columns whose codes are settled already.
 
     >>> import numpy as np
     >>> source = Arrays({"x": np.ones((5, 2)), "y": np.arange(5)})
@@ -28,16 +28,26 @@ class Arrays(Source):
     (5, (2,))
     """
 
-    def __init__(self, arrays: Data) -> None:
+    def __init__(self, arrays: Data, known: Mapping[str, Labels] | None = None) -> None:
         self.labels = {}
         if is_frame(arrays):
-            arrays, self.labels = columns_of(arrays)
+            arrays, self.labels = columns_of(arrays, known)
         self.size = leading_size(arrays)
         check_rows(arrays)
         warn_of_rounding(arrays)
         self.arrays = jax.tree.map(np.asarray, arrays)
         self.example = row_struct(self.arrays)
         self.resident_rows = self.size
+
+    def coded(self, known: Mapping[str, Labels]) -> Arrays:
+        """The same rows, with the codes of these labels; others come after them."""
+        other = {name: labels for name, labels in self.labels.items() if known.get(name, labels) != labels}
+        if not other:
+            return self
+        new = {name: recoded(self.arrays[name], labels, known[name]) for name, labels in other.items()}
+        found = Arrays({**self.arrays, **{name: codes for name, (codes, _) in new.items()}})
+        found.labels = {**self.labels, **{name: labels for name, (_, labels) in new.items()}}
+        return found
 
     def rows(self, which: np.ndarray) -> Data:
         """Rows by number."""

@@ -1,12 +1,20 @@
-"""Tables of pandas, polars and Arrow as columns of numbers, with the labels of their categories."""
+"""Tables of pandas, polars and Arrow as columns of numbers, with the labels of their categories.
+
+A code means the label that it has where the model was made: a table that comes later, whose categories stand in another
+order or are fewer, or are text, is coded by the labels that are known.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 Labels = tuple[Any, ...]
+TABLES = {("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "Table")}
+COLUMNS = {("pandas", "Series"), ("polars", "Series"), ("pyarrow", "ChunkedArray")}
+MOST_NAMED = 5  # labels in a message
 
 
 class Columns(NamedTuple):
@@ -17,44 +25,94 @@ class Columns(NamedTuple):
 
 
 def is_frame(data: Any) -> bool:
-    """Whether data is a table of one of these libraries; asks without importing them."""
-    kinds = {(kind.__module__.split(".")[0], kind.__name__) for kind in type(data).__mro__}
-    return bool(kinds & {("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "Table")})
+    """Whether data is a table of one of these libraries, or has columns of one by name; asks without importing them."""
+    if type(data) is dict:
+        return any(_is(COLUMNS, column) for column in data.values())
+    return _is(TABLES, data)
 
 
-def columns_of(frame: Any) -> Columns:
-    """The columns; text, dates and missing values are refused, with the name of the column and the way out."""
-    names = [str(name) for name in getattr(frame, "column_names", None) or frame.columns]
-    double = sorted({name for name in names if names.count(name) > 1})
-    if double:
-        raise ValueError(f"data has several columns named {', '.join(double)}: rename them")
-    kind = type(frame).__module__.split(".")[0]
-    one = _of_pandas if kind == "pandas" else _of_arrow
-    table = frame.to_arrow() if kind == "polars" else frame
-    found = {name: one(name, table[key]) for name, key in zip(names, _keys(table), strict=True)}
+def _is(kinds: set[tuple[str, str]], data: Any) -> bool:
+    return any((kind.__module__.split(".")[0], kind.__name__) in kinds for kind in type(data).__mro__)
+
+
+def columns_of(frame: Any, known: Mapping[str, Labels] | None = None) -> Columns:
+    """The columns; text, dates and missing values are refused, with the name of the column and the way out.
+
+    Categories of columns whose labels are ``known`` have the codes of these, and may be text; others come after them.
+    """
+    known = known or {}
+    found = {name: _column(name, column, known.get(name, ())) for name, column in _named(frame)}
     return Columns({n: a for n, (a, _) in found.items()}, {n: labels for n, (_, labels) in found.items() if labels})
 
 
-def _keys(table: Any) -> list[Any]:
-    return list(getattr(table, "column_names", None) or table.columns)
+def _named(frame: Any) -> list[tuple[str, Any]]:
+    """The columns of a table by their names."""
+    if isinstance(frame, dict):
+        return list(frame.items())
+    keys = list(getattr(frame, "column_names", None) or frame.columns)
+    names = [str(key) for key in keys]
+    double = sorted({name for name in names if names.count(name) > 1})
+    if double:
+        raise ValueError(f"data has several columns named {', '.join(double)}: rename them")
+    return [(name, frame[key]) for name, key in zip(names, keys, strict=True)]
 
 
-def _of_pandas(name: str, column: Any) -> tuple[np.ndarray, Labels]:
+def _column(name: str, column: Any, known: Labels) -> tuple[Any, Labels]:
+    """Numbers, or codes and their labels."""
+    if not _is(COLUMNS, column):
+        return column, ()  # of a dictionary: an array as it is
+    library = type(column).__module__.split(".")[0]
+    if library == "polars":
+        import pyarrow as pa
+
+        column = pa.chunked_array([column.to_arrow()])
+    values, labels = (_of_pandas if library == "pandas" else _of_arrow)(name, column, texts=bool(known))
+    if known and labels:
+        return recoded(values, labels, known)
+    if known and values.dtype.kind in "iu" and not any(isinstance(label, str) for label in known):
+        raise TypeError(
+            f"column {name} holds numbers, and so do the names of its entries, {_some(known)}: make it a category if "
+            "it has names, or give it as an array, in a dictionary, if it has codes"
+        )
+    return values, labels
+
+
+def recoded(codes: np.ndarray, labels: Labels, known: Labels) -> tuple[np.ndarray, Labels]:
+    """Codes of these labels as codes of the known ones; those that are not known follow them."""
+    if labels == known:
+        return codes, known
+    used = [labels[k] for k in np.unique(codes)]
+    every = (*known, *(label for label in used if label not in known))
+    place = {label: k for k, label in enumerate(every)}
+    return np.array([place.get(label, -1) for label in labels], np.int32)[codes], every
+
+
+def _some(labels: Labels) -> str:
+    """A few labels."""
+    return ", ".join(map(str, labels[:MOST_NAMED])) + (", ..." if len(labels) > MOST_NAMED else "")
+
+
+def _of_pandas(name: str, column: Any, *, texts: bool) -> tuple[np.ndarray, Labels]:
     import pandas as pd
 
     _require_complete(name, int(column.isna().sum()))
+    numbers = pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_complex_dtype(column.dtype)
+    if texts and not numbers:
+        column = column.astype("category")
     if isinstance(column.dtype, pd.CategoricalDtype):
         return column.cat.codes.to_numpy().astype(np.int32), plain(column.cat.categories)
-    if pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_complex_dtype(column.dtype):
+    if numbers:
         numpy = getattr(column.dtype, "numpy_dtype", None)  # of a nullable type
         return column.to_numpy(dtype=numpy), ()
     raise _refused(name, str(column.dtype), "datetime" in str(column.dtype) or "timedelta" in str(column.dtype))
 
 
-def _of_arrow(name: str, column: Any) -> tuple[np.ndarray, Labels]:
+def _of_arrow(name: str, column: Any, *, texts: bool) -> tuple[np.ndarray, Labels]:
     import pyarrow as pa
 
     _require_complete(name, column.null_count)
+    if texts and (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        column = column.dictionary_encode()
     if pa.types.is_dictionary(column.type):
         whole = column.unify_dictionaries().combine_chunks()
         whole = whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole
@@ -80,6 +138,6 @@ def _refused(name: str, kind: str, date: bool) -> TypeError:
     if date:
         return TypeError(f"column {name} holds dates ({kind}): give numbers, such as days since the first of them")
     return TypeError(
-        f"column {name} holds {kind}, no numbers: make it a category, such as frame[{name!r}].astype('category'), or "
-        "leave it out"
+        f"column {name} holds {kind}, no numbers: make it a category (pandas: astype('category'), polars: "
+        "cast(pl.Categorical), Arrow: dictionary_encode()), or leave it out"
     )

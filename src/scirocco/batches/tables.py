@@ -20,6 +20,7 @@ import numpy as np
 from scirocco.batches.base import row_struct, taken
 from scirocco.batches.stream import BLOCK_BYTES, PLACES, Stream, evenly, piece_rows
 from scirocco.core.checks import import_pyarrow, require_count
+from scirocco.core.trees import named_leaves
 from scirocco.core.types import Data
 
 CACHED_BLOCKS = 4  # decoded groups take as much memory as this many blocks,
@@ -58,7 +59,9 @@ class _Grouped(Stream):
         self._seen: dict[int, dict[str, tuple[np.ndarray, np.ndarray]]] = {}
         self._judged = False
         self.cached_bytes = max(CACHED_BYTES, CACHED_BLOCKS * block_bytes)
-        self._set_up(row_struct(self.read(0, 0, 1)), block_bytes)
+        first = self.read(0, 0, 1)
+        _require_numbers(first)
+        self._set_up(row_struct(first), block_bytes)
         stored = sum(a.nbytes for a in self._columns(0).values()) / int(self.lengths[0])
         self.piece = piece_rows(self.resident_rows, int(stored))
         self.wave = max(1, int(self.cached_bytes / (stored * self.lengths.mean())))
@@ -267,6 +270,17 @@ def _require_columns(columns: list[str] | None, present: list[str]) -> None:
     unknown = [c for c in columns or [] if c not in present]
     if unknown:
         raise ValueError(f"columns {unknown} are not in the file; it has {present}")
+
+
+def _require_numbers(rows: Data) -> None:
+    """Refuse columns of text, categories and dates: no row group says which categories the others have."""
+    for name, column in named_leaves(rows, bare="data").items():
+        if column.dtype.kind not in "fiub":
+            raise TypeError(
+                f"column {name} holds {'dates' if column.dtype.kind in 'mM' else 'text or categories'}, no numbers: "
+                "leave it out, columns=[...], or make numbers of it, such as codes by transform=lambda c: "
+                f"c | {{{name!r}: np.searchsorted(sorted_labels, c[{name!r}])}}"
+            )
 
 
 def _as_arrays(table: Any) -> dict[str, np.ndarray]:

@@ -16,7 +16,7 @@ import numpy as np
 from scirocco.constraints.base import Constraint, Parametrisation
 from scirocco.constraints.numpyro import NumPyroConstraint, is_numpyro
 from scirocco.constraints.sums import Simplex
-from scirocco.core.trees import Path, named_leaves, names_of, part_at
+from scirocco.core.trees import Path, named_leaves, names_of, part_at, shown
 from scirocco.core.types import Array, Params
 
 
@@ -111,13 +111,7 @@ class Constraints(Parametrisation):
             except (ValueError, TypeError) as error:
                 raise ValueError(f"initial: {name} of shape {np.shape(leaf)} cannot be {own}: {error}") from None
             if values and not np.all(own.contains(np.asarray(leaf))):
-                raise ValueError(f"initial: {name} is not {own}, or at the border of it: {_shown(leaf)}")
-
-
-def _shown(leaf: Any) -> str:
-    """A few numbers of an array."""
-    flat = np.ravel(np.asarray(leaf))
-    return ", ".join(f"{x:g}" for x in flat[:5]) + (", ..." if flat.size > 5 else "")
+                raise ValueError(f"initial: {name} is not {own}, or at the border of it: {shown(leaf)}")
 
 
 def _as_constraint(given: Any) -> Constraint:

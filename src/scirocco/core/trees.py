@@ -57,6 +57,12 @@ def named_leaves(tree: Any, bare: str = "theta") -> dict[str, Any]:
     return {name: leaf for name, (_, leaf) in zip(names, paths, strict=True)}
 
 
+def shown(leaf: Any) -> str:
+    """A few numbers of an array."""
+    flat = np.ravel(np.asarray(leaf))
+    return ", ".join(f"{x:g}" for x in flat[:5]) + (", ..." if flat.size > 5 else "")
+
+
 def names_of(path: Any) -> Path:
     """The path of a leaf as names."""
     return tuple(jax.tree_util.keystr((key,), simple=True) for key in path)

@@ -43,9 +43,12 @@ class _Rows(Messenger):  # type: ignore[misc]
 
     def __init__(self, function: Callable[..., Any], plate: str | int, rows: int) -> None:
         self.plate, self.rows = plate, rows
+        self.entries: dict[str, int] = {}  # of the plates that were met
         super().__init__(function)
 
     def process_message(self, msg: Message) -> None:
+        if msg["type"] == "plate":
+            self.entries[msg["name"]] = msg["args"][0]
         if msg["type"] == "plate" and self.plate in (msg["name"], msg["args"][0]):
             msg["args"], msg["value"] = (msg["args"][0], self.rows), jnp.arange(self.rows)
         elif msg["type"] == "subsample":
@@ -163,10 +166,16 @@ class NumPyroModel(Parametrisation):
         cls, function: Callable[..., Any], take: Take, size: int, fixed: dict[str, Any], plate: str | None
     ) -> NumPyroModel:  # fmt: skip
         """Look at a model before any work, and refuse in words what cannot be sampled from minibatches."""
-        found = plate or _plate_over_rows(function, take, size, fixed)
-        model = cls(function, found, fixed, jax.tree.map(jnp.asarray, take(1)))
-        _require_understood(model, take, size)
-        _require_rows_apart(model, take(min(size, ROWS)))
+        try:
+            found = plate or _plate_over_rows(function, take, size, fixed)
+            model = cls(function, found, fixed, jax.tree.map(jnp.asarray, take(1)))
+            _require_understood(model, take, size)
+            _require_rows_apart(model, take(min(size, ROWS)))
+        except Exception as error:
+            long = [name for name, value in fixed.items() if tuple(getattr(value, "shape", ()))[:1] == (size,)]
+            if long:
+                error.add_note(f"scirocco: {', '.join(long)} in fixed has an entry for each row: give it in rows")
+            raise
         return model
 
     # The model on some rows.
@@ -182,7 +191,7 @@ class NumPyroModel(Parametrisation):
 
     def _given(self, params: Params, data: Data) -> dict[str, Message]:
         """With these values of the latent sites."""
-        values = {name: params[name] for name in self.latent}
+        values = {name: jnp.asarray(params[name]) for name in self.latent}
         return self._run(substitute(self._over(data), data=values), data)
 
     def _inside(self, message: Message) -> bool:
@@ -324,14 +333,17 @@ def _log_density(site: Message) -> Array:
 
 def _plate_over_rows(function: Callable[..., Any], take: Take, size: int, fixed: dict[str, Any]) -> str:
     """The plate that has as many entries as rows are given, or as there are."""
-    looks = [
-        {
-            name: site.entries
-            for name, site in _looked_at(_Rows(function, size, rows), take(rows), fixed).items()
-            if site.kind == "plate"
-        }
-        for rows in _few(size)
-    ]
+    looks = []
+    for rows in _few(size):
+        over = _Rows(function, size, rows)
+        try:
+            _looked_at(over, take(rows), fixed)
+        except Exception as error:
+            if over.entries and not {size, rows} & set(over.entries.values()):
+                raise _no_plate(size, over.entries) from error
+            error.add_note(f"scirocco: this happened when the model was run on {rows} of its rows")
+            raise
+        looks.append(over.entries)
     found = [
         name for name in looks[0]
         if looks[0][name] == size or [look.get(name) for look in looks] == list(_few(size))
@@ -339,11 +351,15 @@ def _plate_over_rows(function: Callable[..., Any], take: Take, size: int, fixed:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise ValueError(
-            f"the model has no plate over the {size:,} rows (it has {looks[0] or 'none'}): write the likelihood inside "
-            "`with numpyro.plate('rows', len(y)):`, so that it can be told from the prior"
-        )
+        raise _no_plate(size, looks[0])
     raise ValueError(f"which plate is over rows? {found} have as many entries: give plate=")
+
+
+def _no_plate(size: int, entries: dict[str, int]) -> ValueError:
+    return ValueError(
+        f"the model has no plate over the {size:,} rows (it has {entries or 'none'}): write the likelihood inside "
+        "`with numpyro.plate('rows', len(y)):`, so that it can be told from the prior"
+    )
 
 
 def _few(size: int) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ Rows come in pieces, all draws are evaluated on a piece at once, and what is kep
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,17 +15,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco.batches import as_source
+from scirocco.core.beyond import BEYOND, beyond, codes_in, extremes
 from scirocco.core.checks import require_count, require_seed
 from scirocco.core.interrupt import poll
 from scirocco.core.keys import as_key
 from scirocco.core.parts import part
-from scirocco.core.program import Given
+from scirocco.core.program import QUICK, Given
 from scirocco.core.seeds import Purpose, key_words
 from scirocco.core.trees import named_leaves
 from scirocco.core.types import Array, Data, Params
 from scirocco.run.describe import is_opaque, rebuild
 from scirocco.run.trace import Trace
-from scirocco.target import Target, require_target
+from scirocco.target import Target, require_target, said
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,8 +75,9 @@ class Predictor:
             raise ValueError(f"draws of {', '.join(missing)} were not stored: run without collect=")
         total = stored.sizes["chain"] * stored.sizes["draw"]
         chosen = np.linspace(0, total - 1, total if most is None else min(most, total)).round().astype(int)
-        arrays = [stored[n].values.reshape(total, *stored[n].shape[2:])[chosen] for n in names]
-        return jax.tree.unflatten(jax.tree.structure(like), arrays)
+        arrays = {str(n): v.values.reshape(total, *v.shape[2:])[chosen] for n, v in stored.data_vars.items()}
+        params = jax.tree.unflatten(jax.tree.structure(like), [arrays.pop(name) for name in names])
+        return {**params, **arrays} if isinstance(params, dict) else params  # what follows from them, as in a model
 
     def predict(
         self, function: Callable[[Params, Data], Any], data: Any, quantiles: Sequence[float], draws: int | None,
@@ -102,16 +104,21 @@ class Predictor:
             raise ValueError(f"quantiles must lie between 0 and 1; got {quantiles!r}")
         if draws is not None:
             require_count("draws", draws)
-        source, params = as_source(data), self.parameters(draws)
+        source, params = as_source(data, self._coords), self.parameters(draws)
         count = jax.tree.leaves(params)[0].shape[0]
         words = key_words(seed, Purpose.PREDICTIONS)
-        one = jax.eval_shape(_values, function, params, source.first(1), words, 0)
+        try:
+            one = jax.eval_shape(_values, function, params, source.first(1), words, 0)
+        except Exception as error:
+            error.add_note(f"scirocco: this happened on the first row of the data, which has {said(source.example)}")
+            raise
         if not hasattr(one, "shape"):
             raise TypeError("the function must return one array for a row; it returned several")
         rows = max(1, min(source.size, PIECE_BYTES // max(1, 4 * int(np.prod(one.shape, dtype=int)))))
         found: list[list[np.ndarray]] = []
         for start, piece in zip(range(0, source.size, rows), source.in_order(rows), strict=False):
             poll()
+            _require_entries(function, jax.tree.map(lambda a: a[:1], params), piece, words, start, source.labels)
             values = _values(function, params, piece, words, start)
             summary = [np.asarray(part) for part in _summary(values, levels.astype(np.float32))]
             found.append([*summary, np.asarray(values)] if keep else summary)
@@ -121,11 +128,17 @@ class Predictor:
         assert kept is None or len(kept) == count
         return Prediction(mean, sd, dict(zip(map(float, levels), bounds, strict=True)), kept)
 
+    @property
+    def _coords(self) -> dict[str, tuple[Any, ...]]:
+        """The names of entries along axes, in the order of the codes that the run had."""
+        return {} if self.trace.description is None else self.trace.description.coords
+
     def log_likelihood(self, target: Target, rows: Sequence[int] | None) -> xr.DataArray:
         """Of each draw and each row, (chain, draw, row)."""
         import xarray as xr
 
         require_target(target)
+        target.axes.require_same(self._coords)
         stored = self.trace.posterior
         shape = stored.sizes["chain"], stored.sizes["draw"]
         which = np.arange(target.size) if rows is None else np.asarray(rows)
@@ -148,6 +161,22 @@ def _require_function(function: object) -> None:
         raise TypeError(f"the first argument must be a function; got {type(function).__name__}")
 
 
+def _require_entries(
+    function: Callable[..., Any], params: Params, piece: Data, words: Any, start: int,
+    labels: Mapping[str, Sequence[Any]],
+) -> None:  # fmt: skip
+    """Refuse rows that ask for entries that parameters do not have, such as categories that the run has not seen."""
+    if not any(np.asarray(leaf).dtype.kind in "iu" for leaf in jax.tree.leaves(piece)):
+        return
+    which = np.unique(list(extremes(piece).values()))
+    rows = jax.tree.map(lambda a: a[which], piece)
+    strange = np.asarray(_strange(function, params, rows, words))
+    if strange.any():
+        worst = int(np.argmax(strange))
+        codes = codes_in(jax.tree.map(lambda a: a[worst], rows), labels)
+        raise ValueError(f"the prediction of row {start + which[worst]}{codes} {BEYOND}")
+
+
 def _ignoring_key(function: Callable[[Params, Data], Any], key: Any, params: Params, row: Data) -> Any:
     del key
     return function(params, row)
@@ -166,6 +195,13 @@ def _values(function: Callable[..., Any], params: Params, data: Data, words: Any
         return jax.vmap(function, in_axes=(0, None, 0))(keys, params, data)
 
     return jax.vmap(one)(jnp.arange(count), params)
+
+
+@partial(jax.jit, static_argnums=0, compiler_options=QUICK)
+def _strange(function: Callable[..., Any], params: Params, rows: Data, words: Any) -> Array:
+    """Rows whose values, of the first of these draws, depend on entries that are not there."""
+    _, strange = beyond(lambda p, piece: _values(function, p, piece, words, 0), params, rows)
+    return jnp.any(strange, axis=(0, *range(2, strange.ndim)))
 
 
 @jax.jit

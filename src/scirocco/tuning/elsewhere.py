@@ -1,13 +1,14 @@
 """Whether the posterior has other modes than the one that was found.
 
-Quasi-Newton searches from a few places as wide as the prior is around the mode, or from the user's own starts. Another
-mode counts if the normal law there has a mass to speak of, if it lies many posterior sds away, and if the density is
-lower between the two. What is not found may still be there.
+Quasi-Newton searches from a few places as wide as the prior is around the mode, or from the user's own starts. Of many
+rows a random sample leads the way, and from each of the places where it ends all rows go on: most searches end at one.
+Another mode counts if the normal law there has a mass to speak of, if it lies many posterior sds away, and if the
+density is lower between the two. What is not found may still be there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 
@@ -28,10 +29,12 @@ from scirocco.density import Density
 from scirocco.optimise.curvature import FULL, hessian
 from scirocco.optimise.mode import quasi_newton
 from scirocco.samplers.preconditioned import Scale
-from scirocco.target import Target
+from scirocco.target import Sample, Target
 
 SEARCHES = 8  # half of them on the other side of the mode
 WORK = 5e7  # rows times parameters, up to which searches are made
+ROWS, ROWS_EACH = 50_000, 1000  # of a sample, at least, and for each parameter,
+FEWER = 4  # where all are so many times more
 WIDE = 3.0  # sds of the prior, as far as searches begin from the mode
 BOUNDS = 10.0, 1e3  # posterior sds: between them lies how far that is
 APART = 5.0  # posterior sds, in some coordinate, between two modes
@@ -51,12 +54,10 @@ def other_modes(
     found: list[np.ndarray] = []
     with suppress(OutOfTimeError):
         volume = _log_volume(target, mode)
-        for start in _places(target, mode, sd, seed, starts):
-            poll()
-            there = quasi_newton(target, unravel(jnp.asarray(start, flat.dtype)))
+        for there in _ends(target, mode, sd, seed, starts):
             place = np.asarray(ravel_pytree(there)[0], np.float64)
             known = [here, *found]
-            if all_finite(there) and all(np.max(np.abs(place - other) / sd) > APART for other in known):
+            if all(np.max(np.abs(place - other) / sd) > APART for other in known):
                 way = here + np.linspace(0, 1, ON_THE_WAY)[:, None] * (place - here)
                 lower = -target.log_posteriors(jax.vmap(unravel)(jnp.asarray(way, flat.dtype)), mode)
                 # Between two modes lies a pass; without one the search stopped on the slope of the first.
@@ -64,6 +65,30 @@ def other_modes(
                 if apart and lower[-1] - _log_volume(target, there) + volume < LESS_LIKELY:
                     found.append(place)
     return found
+
+
+def _ends(
+    target: Target, mode: Params, sd: np.ndarray, seed: int, starts: Callable[[Key], Params] | None
+) -> Iterator[Params]:
+    """Where searches end; those that a sample of the rows leads to the same place are one."""
+    flat, unravel = ravel_pytree(mode)
+    rows = -(-max(ROWS, ROWS_EACH * flat.size) // target.pass_rows) * target.pass_rows
+    sample = Sample.of(target, rows, seed) if target.size >= FEWER * rows else None
+    known: list[np.ndarray] = []
+    for start in _places(target, mode, sd, seed, starts):
+        poll()
+        there = quasi_newton(sample or target, unravel(jnp.asarray(start, flat.dtype)))
+        if not all_finite(there):
+            continue
+        if sample is not None:
+            place = np.asarray(ravel_pytree(there)[0], np.float64)
+            wider = sd * np.sqrt(target.size / rows)  # the sds that the sample has
+            if any(np.max(np.abs(place - other) / wider) < 1 for other in known):
+                continue
+            known.append(place)
+            there = quasi_newton(target, there)
+        if all_finite(there):
+            yield there
 
 
 def _log_volume(target: Target, mode: Params) -> float:

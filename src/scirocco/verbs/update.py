@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from scirocco.batches import Batching, Source
+from scirocco.batches import Arrays, Batching, Source
 from scirocco.batches.base import known_rows
 from scirocco.core.interrupt import interruptible
 from scirocco.core.parts import part_named
@@ -89,6 +89,8 @@ def update(
     >>> bool(abs(trace.mean["theta"] - x.mean()) < 0.01), trace.description.notes
     (True, ('goes on from a run on 2,000 rows: 1,000 have joined',))
     """
+    if not isinstance(before, Trace | str | Path):
+        raise TypeError(f"before must be a trace or its folder; got {type(before).__name__}")
     known = before if isinstance(before, Trace) else Trace.load(before)
     description = known.description
     if description is None or part_named(description.resumer) is not GradientResumer:
@@ -135,19 +137,17 @@ def _require_more(description: Description, target: Target) -> str:
         raise ValueError("the earlier run does not say what its data were: start again with sample")
     if known == source.fingerprint():
         raise ValueError(f"the {rows:,} rows are those of the earlier run: resume it for more draws")
+    target.axes.require_same(description.coords)
+    if target.size < rows:
+        raise ValueError(f"the earlier run had {rows:,} rows, and {target.size:,} are given: give all, old ones first")
     if not source.extends(known):
+        now = source._fingerprint(rows) if isinstance(source, Arrays) else known
+        other = ", ".join(sorted(name for name in {*known, *now} if known.get(name) != now.get(name)))
         raise ValueError(
             f"the earlier run had {rows:,} rows, and the first {rows:,} of the {target.size:,} given are not the same, "
-            "or stand elsewhere (in memory or on disk), or in other columns: give all rows, the old ones first; for "
-            "other data start again with sample"
+            f"or stand elsewhere (in memory or on disk), or in other columns{other and f' (other: {other})'}: give all "
+            "rows, the old ones first; for other data start again with sample"
         )
-    for axis, entries in target.axes.coords.items():
-        before = description.coords.get(axis, entries)
-        if tuple(before) != tuple(entries):
-            raise ValueError(
-                f"the {len(entries)} entries of {axis} are not the {len(before)} of the earlier run: parameters along "
-                "it are others; start again with sample"
-            )
     return f"goes on from a run on {rows:,} rows: {target.size - rows:,} have joined"
 
 
