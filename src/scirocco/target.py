@@ -10,11 +10,10 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import itertools
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +25,7 @@ from scirocco.batches.base import check_rows, row_bytes
 from scirocco.batches.frames import plain
 from scirocco.batches.keyed import Keyed, keyed
 from scirocco.constraints import Constraints, Parametrisation
+from scirocco.core.axes import Axes, names_given
 from scirocco.core.beyond import BEYOND, beyond, codes_in, extremes
 from scirocco.core.interrupt import poll
 from scirocco.core.program import QUICK
@@ -37,59 +37,9 @@ from scirocco.manifolds import Geometry
 
 AT_ONCE = 2**21  # log likelihoods of many positions
 REMEMBERED_BYTES = 2**16  # of a position, up to which what was summed there is remembered
-FEW, MOST_SHOWN = 5, 10  # names, and parameters, in a message
+MOST_SHOWN = 10  # parameters in a message
 FIRST, TRIAL_ROWS = 8, 4096  # rows of a trial, and of those on disk among which extremes are looked for
 PASS_BYTES = 4 * 2**20  # rows of a pass over all data are taken in pieces of this size: they stay in the cache
-
-
-class Axes(NamedTuple):
-    """The names of the axes of parameters, by parameter, and of the entries along them, by axis."""
-
-    dims: dict[str, tuple[str, ...]]
-    coords: dict[str, tuple[Any, ...]]
-
-    def check(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        """Reject names that do not fit the shapes of the parameters, by name."""
-        for name, dims in self.dims.items():
-            if name not in shapes:
-                raise ValueError(f"dims name {name}, which is not among the parameters {sorted(shapes)}")
-            if len(dims) != len(shapes[name]):
-                raise ValueError(f"dims: {name} has the shape {shapes[name]}, and {len(dims)} names, {list(dims)}")
-            for dim, length in zip(dims, shapes[name], strict=True):
-                if dim in ("chain", "draw"):
-                    raise ValueError(f"dims: an axis of {name} cannot be called {dim!r}, which is one of every draw")
-                entries = len(self.coords.get(dim, range(length)))
-                if entries != length:
-                    raise ValueError(f"coords: {dim} has {entries} names, and {name} {length} entries along it")
-                double = [entry for entry, count in Counter(self.coords.get(dim, ())).items() if count > 1]
-                if double:
-                    raise ValueError(f"coords: {dim} has the name {double[0]!r} more than once")
-
-    def require_same(self, before: Mapping[str, tuple[Any, ...]]) -> None:
-        """Reject entries that are not those of an earlier run: its parameters along them are others."""
-        for axis, entries in self.coords.items():
-            known = before.get(axis, entries)
-            if known == entries:
-                continue
-            if sorted(map(str, known)) == sorted(map(str, entries)):
-                few = ", ".join(map(repr, known[:FEW])) + (", ..." if len(known) > FEW else "")
-                raise ValueError(
-                    f"the entries of {axis} stand in another order than in the earlier run, and so do their codes: "
-                    f"give the target coords={{{axis!r}: [{few}]}}, the order of then"
-                )
-            raise ValueError(
-                f"the {len(entries)} entries of {axis} are not the {len(known)} of the earlier run: parameters along "
-                "it are others; start again with sample"
-            )
-
-    def entries(self, name: str, shape: tuple[int, ...]) -> Iterator[list[Any]]:
-        """The indices of a parameter, by the names of entries where axes have any; free numbers may be fewer."""
-        dims = self.dims.get(name, ())
-        named = [self.coords.get(dim, ()) for dim in dims] if len(dims) == len(shape) else [()] * len(shape)
-        axes = [
-            entries if len(entries) == length else range(length) for entries, length in zip(named, shape, strict=True)
-        ]
-        return map(list, itertools.product(*axes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +126,7 @@ class Target(PureDensity):
 
         if not callable(model):
             raise TypeError(f"model must be a function with NumPyro's primitives; got {type(model).__name__}")
-        source = as_source(rows, {name: plain(entries) for name, entries in _names("coords", coords).items()})
+        source = as_source(rows, {name: plain(entries) for name, entries in names_given("coords", coords).items()})
         if not isinstance(source.example, dict):
             raise TypeError(f"rows must be arguments of the model by name; got {type(rows).__name__}")
         found = NumPyroModel.understood(model, source.first, source.size, dict(fixed or {}), plate)
@@ -242,12 +192,12 @@ class Target(PureDensity):
     @property
     def axes(self) -> Axes:
         """The names of the axes of parameters and of their entries."""
-        return Axes({**self.change.dims, **_names("dims", self.dims)}, {**self.source.labels, **self._entries})
+        return Axes({**self.change.dims, **names_given("dims", self.dims)}, {**self.source.labels, **self._entries})
 
     @cached_property
     def _entries(self) -> dict[str, tuple[Any, ...]]:
         """The names of entries that were given; the codes of a column of categories that is called so follow them."""
-        return {name: plain(entries) for name, entries in _names("coords", self.coords).items()}
+        return {name: plain(entries) for name, entries in names_given("coords", self.coords).items()}
 
     @cached_property
     def change(self) -> Parametrisation:
@@ -604,16 +554,6 @@ def _evaluate(density: Density, position: Params, held: Params, trial: Data) -> 
     gradient = density.potential_gradient(position, held, batch)
     values, strange = beyond(density.log_likelihoods, params, trial)
     return jnp.asarray(density.log_prior(params)), values, strange, gradient
-
-
-def _names(argument: str, given: Any) -> dict[str, tuple[Any, ...]]:
-    """Lists of names by name."""
-    if given is not None and not isinstance(given, Mapping):
-        raise TypeError(f"{argument} must be a dictionary of lists of names; got {type(given).__name__}")
-    for name, names in (given or {}).items():
-        if isinstance(names, str) or not isinstance(names, Iterable):
-            raise TypeError(f"{argument}: {name} must have a list of names; got {names!r}")
-    return {name: tuple(names) for name, names in (given or {}).items()}
 
 
 def _required(function: Callable[..., Any]) -> int | None:
