@@ -28,7 +28,8 @@ def require_collect(collect: object) -> None:
 
 def require_budget(max_seconds: object) -> None:
     """Reject a time that is not positive."""
-    if max_seconds is not None and (not isinstance(max_seconds, int | float) or not max_seconds > 0):
+    number = isinstance(max_seconds, int | float) and not isinstance(max_seconds, bool)
+    if max_seconds is not None and (not number or not max_seconds > 0):
         raise ValueError(f"max_seconds must be positive; got {max_seconds!r}")
 
 

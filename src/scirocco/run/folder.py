@@ -28,12 +28,14 @@ class RunFolder:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._lock = FileLock(self.path / LOCK)
+        self._new = False
 
     @classmethod
     def new(cls, path: str | Path) -> RunFolder:
         """The folder of a run that begins."""
         folder = cls(path)
         folder.require_free()
+        folder._new = True
         return folder
 
     def require_free(self) -> None:
@@ -53,7 +55,10 @@ class RunFolder:
             raise RuntimeError(f"another process works on the run in {self.path}: wait for it, or end it") from None
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        refused = self._new and kind is not None and issubclass(kind, TypeError | ValueError)
+        if refused and not group_folders(self.path) and not any(self.path.glob("tuning-*")):
+            (self.path / NAME).unlink(missing_ok=True)  # so that a call put right finds the place free
         self._lock.release()
 
     def write(self, description: Description) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from scirocco.batches import Arrays, Batching
 from scirocco.bias.gradient import gradient_report
-from scirocco.core.checks import require_collect
+from scirocco.core.checks import require_collect, require_flag
 from scirocco.core.clock import Clock
 from scirocco.core.interrupt import interruptible
 from scirocco.core.parts import name_of
@@ -148,7 +148,7 @@ def sample(
         open_ = batch_size is None and estimator is None and batching is None and not blocks
         choice = choose(target, initial, settings, open_=open_)
         sampler = choice.sampler
-    parts = GradientParts(sampler, estimator, batching, tuple(blocks), initial, collect, gradients=bool(gradients))
+    parts = GradientParts(sampler, estimator, batching, tuple(blocks), initial, collect, gradients=gradients)
     options = RunOptions(max_seconds, checkpoint_seconds, progress, workers, report=report)
     return begin(target, parts, settings, options, path, choice=choice, clock=clock)
 
@@ -203,6 +203,7 @@ def begin(
     """
     clock = clock or Clock()
     require_collect(parts.collect)
+    require_flag("gradients", parts.gradients)
     require_warm_up(parts.sampler, settings.burn_in)
     description = Description(
         resumer or name_of(GradientResumer), settings, options, parts.described(), model=model,
