@@ -227,7 +227,7 @@ def test_advice_is_a_command():
         code = f"sc.sample(target, {other}, initial, num_samples=1000)"
         assert sample.next_command(code, Path("out")) == code  # no option says that
     for name in ("zigzag", "Preconditioned"):
-        with pytest.raises(WrongCall, match="is none of Barker, GMC, .*, NUTS"):
+        with pytest.raises(WrongCall, match="is none of Barker, GMC"):
             Sample(target="m:t", directory="/", sampler=name)._sampler()
     chosen = "sc.sample(target, sc.NUTS(), initial, num_samples=2000, chains=4, seed=0, burn_in=1000, thin=1)"
     assert sample.next_command(chosen, Path("out")) == (
