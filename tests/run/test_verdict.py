@@ -175,6 +175,16 @@ def test_a_run_that_diverged_is_not_to_be_used():
     assert caught.value.trace.verdict().kind == "do not use it"
 
 
+def test_a_run_that_is_biased_and_too_short_gets_another_sampler_at_once():
+    settings = {"num_samples": 200, "thin": 1, "burn_in": 100, "batch_size": 1.0}
+    trace = run(normal, jnp.zeros(3), sc.SGLD(0.4), chains=1, **settings)  # the variance is 1.25
+    found = trace.verdict()
+    assert found.kind == "run longer"
+    assert found.action == (
+        'sc.sample(target, sc.UnderdampedLangevin(step_size="auto"), initial, num_samples=200, chains=4, seed=0)'
+    )
+
+
 def test_trajectories_of_nuts_that_diverged_are_said():
     settings = {"num_samples": 300, "burn_in": 100, "thin": 1, "chains": 2, "report": False}
     trace = run(funnel, {"v": jnp.zeros(()), "x": jnp.ones(4)}, sc.NUTS(adaptation=100), **settings)
@@ -204,6 +214,9 @@ def test_the_gravest_finding_is_the_verdict():
     assert judge([Finding("do not use it", "lost"), cold])[2].less_bias
     uncertain = [Finding("run longer", "apart"), Finding("run longer", "short", Advice(factor=2))]
     assert judge(uncertain)[2].factor == 2
+    alone, wide = Advice(settings={"chains": "4"}), Advice(less_bias=True)
+    several = [Finding("use means, not intervals", "wide", wide), *uncertain, Finding("run longer", "alone", alone)]
+    assert judge(several)[2] == Advice(2, {"chains": "4"}, less_bias=True)  # one step for all
     assert judge([Finding("use it", "fine")])[:2] == ("use it", ("fine",))
     assert judge([])[0] == "do not use it"
 

@@ -77,14 +77,23 @@ class Verdict:
 
 
 def judge(findings: Iterable[Finding]) -> tuple[str, tuple[str, ...], Advice | None]:
-    """The gravest kind, the reasons for it (for 'use it' all that is good), and what to do about the gravest."""
+    """The gravest kind, the reasons for it (for 'use it' all that is good), and what to do about them."""
     found = sorted(findings, key=lambda finding: -KINDS.index(finding.kind))
     kind = found[0].kind if found else NOT
     told = [finding for finding in found if kind == USE or finding.kind != USE]
     # Where nothing is to be used, a longer run or the like would not help.
     helpful = [finding for finding in told if kind != NOT or finding.kind == NOT]
-    advice = next((finding.advice for finding in helpful if finding.advice is not None), None)
+    advice = _together([finding.advice for finding in helpful if finding.advice is not None])
     return kind, tuple(finding.text for finding in told), advice
+
+
+def _together(advice: Sequence[Advice]) -> Advice | None:
+    """One step for all, so that what is wrong besides does not come to light only after the next run."""
+    if not advice:
+        return None
+    longest = max(advice, key=lambda one: one.factor)
+    settings = {name: code for one in reversed(advice) for name, code in one.settings.items()}
+    return longest._replace(settings=settings, less_bias=any(one.less_bias for one in advice))
 
 
 def chance(size: int) -> float:
