@@ -28,7 +28,7 @@ SETTINGS = {"num_samples": 200, "burn_in": 50, "thin": 1, "chains": 2, "report":
 
 @pytest.fixture(autouse=True)
 def _few_rounds(monkeypatch):
-    monkeypatch.setattr(warm_up, "ROUNDS", 3)
+    monkeypatch.setattr(warm_up, "MOST_ROUNDS", 3)
 
 
 @pytest.fixture

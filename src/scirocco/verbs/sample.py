@@ -44,7 +44,7 @@ from scirocco.tuning.report import OVERFLOW
 from scirocco.verbs.choose import Choice, choose
 from scirocco.verbs.tune import kernel, tune
 
-TUNING, LEAST = 0.5, 1e-3  # of a budget, at most, for tuning; and the seconds that it has in any case
+TUNING, LEAST_SECONDS = 0.5, 1e-3  # of a budget, at most, for tuning; and the seconds that it has in any case
 
 
 @interruptible
@@ -274,7 +274,7 @@ def prepare(
         return Prepared(target, _with(parts, known), known.batch_size)
     seconds = description.options.max_seconds
     if seconds is not None:
-        seconds = max(TUNING * seconds - clock.used, LEAST) / (count - number)
+        seconds = max(TUNING * seconds - clock.used, LEAST_SECONDS) / (count - number)
     with waiting("looking for a step size", description.options.progress) as show:
         tuned = tune(
             target, parts.sampler, parts.initial, estimator=parts.estimator, batching=parts.batching,
