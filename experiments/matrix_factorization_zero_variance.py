@@ -51,7 +51,7 @@ PRINTED, LARGER = "printed steps", "larger steps"
 MODES: dict[str, Any] = {  # draws and burn-in are counted in stretches of 10 iterations
     "tiny": {"factors": 2, "batch": 50, "users": 40, "runs": 1, "descent": 4, "burn_in": 2, "draws": 30,
              "steps": {"SGD": 2e-2, PRINTED: 1e-6, LARGER: 5e-3}},
-    "short": {"factors": 3, "batch": 200, "users": 40, "runs": 2, "descent": 20, "burn_in": 10, "draws": 100,
+    "short": {"factors": 3, "batch": 1000, "users": 40, "runs": 2, "descent": 60, "burn_in": 40, "draws": 200,
               "steps": {"SGD": 2e-2, PRINTED: 1e-6, LARGER: 5e-3}},
     "full": {"factors": 20, "batch": 5000, "users": 943, "runs": 3, "descent": 75, "burn_in": 100, "draws": 300,
              "steps": {"SGD": 1e-2, PRINTED: 1e-6, LARGER: 5e-3}},

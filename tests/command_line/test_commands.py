@@ -15,6 +15,7 @@ import pytest
 import scirocco as sc
 from scirocco.command_line import demo, reproduce
 from scirocco.command_line.app import run
+from scirocco.command_line.outcome import WrongCall
 from scirocco.command_line.sample import Sample
 from scirocco.command_line.topics import Topics
 
@@ -227,7 +228,17 @@ def test_advice_is_a_command():
     longer = "sc.sample(target, sampler, initial, num_samples=1000, chains=4, seed=0, thin=3, burn_in=1500)"
     assert sample.next_command(longer, Path("out")) == ("scirocco sample m:t --burn-in 1500 --thin 3 --out out-2")
     other = 'sc.sample(target, sc.UnderdampedLangevin(step_size="auto"), initial, num_samples=1000)'
-    assert sample.next_command(other, Path("out")) == other
+    assert sample.next_command(other, Path("out")) == "scirocco sample m:t --sampler UnderdampedLangevin --out out-2"
+    for other in ("sc.NUTS(acceptance=0.95)", "sc.UnderdampedLangevin(step_size=sc.Auto(sd_error=0.02))"):
+        code = f"sc.sample(target, {other}, initial, num_samples=1000)"
+        assert sample.next_command(code, Path("out")) == code  # no option says that
+    for name in ("zigzag", "Preconditioned"):
+        with pytest.raises(WrongCall, match="is none of Barker, GMC"):
+            Sample(target="m:t", directory="/", sampler=name)._sampler()
+    chosen = "sc.sample(target, sc.NUTS(), initial, num_samples=2000, chains=4, seed=0, burn_in=1000, thin=1)"
+    assert sample.next_command(chosen, Path("out")) == (
+        "scirocco sample m:t --sampler NUTS --draws 2000 --thin 1 --out out-2"
+    )
     assert sample.next_command("", Path("out")) == ""
 
 

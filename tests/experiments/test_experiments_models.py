@@ -85,10 +85,10 @@ def test_step_sizes_follow_the_mean_squared_gradient(load):
 def test_corrected_parameters_vary_less_and_predict_better_than_the_draws_do(play):
     module, found, claims = play("matrix_factorization_zero_variance")
     assert len(claims) == 10
-    assert all(chain.remaining < 0.85 for chain in found[module.LARGER])  # the printed ones mostly drift, in 100 draws
+    for chain in found[module.LARGER]:  # the printed ones mostly drift, in 200 draws
+        assert chain.remaining < 0.8
+        assert chain.higher > 3  # the value at the mean is not the mean
     for chain in (chain for made in found.values() for chain in made):
-        assert chain.remaining < 1
-        assert chain.higher > 1  # the value at the mean is not the mean
         assert 0 < chain.removed < 1  # a regression with all draws can only take off
 
 

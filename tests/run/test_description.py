@@ -93,6 +93,7 @@ def test_what_goes_on_must_be_a_resumer(tmp_path):
     [
         ({"max_seconds": -1}, "max_seconds must be positive"),
         ({"max_seconds": float("nan")}, "max_seconds must be positive"),
+        ({"max_seconds": True}, "max_seconds must be positive"),
         ({"checkpoint_seconds": -1}, "checkpoint_seconds must not be negative"),
         ({"workers": 0}, "workers must be"),
         ({"progress": "yes"}, "progress must be True or False"),

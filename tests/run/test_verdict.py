@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import scirocco as sc
+from scirocco.run.calls import part_code
 from scirocco.run.convergence import relative_errors
 from scirocco.run.describe import describe
-from scirocco.run.trace_verdict import sampler_code
+from scirocco.run.trace_verdict import action_of
 from scirocco.run.verdict import Advice, Finding, judge
 
 NOTHING = np.ones(8, np.float32)  # data that says nothing: the prior is the posterior
@@ -114,14 +115,44 @@ def test_too_few_draws_are_told_how_many_more():
     found = trace.verdict()
     assert found.kind == "run longer"
     assert "Monte Carlo error" in found.reasons[0]
-    target, sampler, initial = sc.Target(normal, lambda p, x: 0.0 * x, NOTHING), sc.SGLD(0.1), jnp.zeros(3)
-    names = {"sc": sc, "target": target, "sampler": sampler, "initial": initial}
-    call = ast.parse(found.action, mode="eval").body  # code to run, of names that the caller has
-    assert ast.unparse(call.func) == "sc.sample"
-    assert {node.id for node in ast.walk(call) if isinstance(node, ast.Name)} <= set(names)
-    settings = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
-    longer = sc.sample(target, sampler, initial, batch_size=1.0, **settings)
+    target, initial = sc.Target(normal, lambda p, x: 0.0 * x, NOTHING), jnp.zeros(3)
+    longer = eval(found.action, {"sc": sc, "target": target, "initial": initial})
     assert longer.verdict().good, str(longer.verdict())
+
+
+def test_what_to_do_next_is_code_that_keeps_what_was_set():
+    """Of names that the caller has, with the settings of the run that are not the reason for the advice."""
+    sampler = sc.SGLD(0.1, temperature=1.0)
+    trace = run(
+        normal, jnp.zeros(3), sampler, num_samples=600, thin=3, burn_in=70, chains=1, estimator=sc.ControlVariate(),
+        batching=sc.batches.WithReplacement(), batch_size=4, collect=False, report=False,
+    )  # fmt: skip
+    assert action_of(trace, Advice(settings={"chains": "4"})) == (
+        "sc.sample(target, sc.SGLD(step_size=0.1), initial, num_samples=600, chains=4, seed=0, burn_in=70, thin=3, "
+        "batch_size=4, estimator=sc.ControlVariate(), batching=sc.batches.WithReplacement(), collect=False)"
+    )
+    better = action_of(trace, Advice(less_bias=True))
+    assert better == (
+        'sc.sample(target, sc.UnderdampedLangevin(step_size="auto"), initial, num_samples=600, chains=1, seed=0, '
+        "collect=False)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("efficiency", "factor", "wanted"),
+    [(0.0, 3.0, (100, 6, 75)), (1.0, 3.0, (300, 2, 50)), (0.25, 4.0, (200, 4, 50)), (0.0, 1e9, (100, 200, 2500))],
+)
+def test_draws_that_do_not_depend_on_each_other_gain_by_their_number(efficiency, factor, wanted):
+    trace = run(normal, jnp.zeros(3), sc.SGLD(0.1), num_samples=100, thin=2, burn_in=50, report=False)
+    call = ast.parse(action_of(trace, Advice(factor, efficiency=efficiency)), mode="eval").body
+    given = {k.arg: ast.literal_eval(k.value) for k in call.keywords}
+    assert (given["num_samples"], given["thin"], given["burn_in"]) == wanted
+
+
+def test_a_run_that_was_stopped_is_first_done_as_it_was_meant():
+    trace = run(normal, jnp.zeros(3), sc.SGLD(0.1), num_samples=10**6, thin=1, burn_in=0, max_seconds=1e-6)
+    assert trace.count < 10**5
+    assert "num_samples=1000000, chains=4, seed=0, burn_in=0, thin=1," in action_of(trace, Advice(factor=5.0))
 
 
 def test_a_hot_chain_is_seen_by_the_virial_where_the_law_is_unknown():
@@ -144,6 +175,16 @@ def test_a_run_that_diverged_is_not_to_be_used():
     assert caught.value.trace.verdict().kind == "do not use it"
 
 
+def test_a_run_that_is_biased_and_too_short_gets_another_sampler_at_once():
+    settings = {"num_samples": 200, "thin": 1, "burn_in": 100, "batch_size": 1.0}
+    trace = run(normal, jnp.zeros(3), sc.SGLD(0.4), chains=1, **settings)  # the variance is 1.25
+    found = trace.verdict()
+    assert found.kind == "run longer"
+    assert found.action == (
+        'sc.sample(target, sc.UnderdampedLangevin(step_size="auto"), initial, num_samples=200, chains=4, seed=0)'
+    )
+
+
 def test_trajectories_of_nuts_that_diverged_are_said():
     settings = {"num_samples": 300, "burn_in": 100, "thin": 1, "chains": 2, "report": False}
     trace = run(funnel, {"v": jnp.zeros(()), "x": jnp.ones(4)}, sc.NUTS(adaptation=100), **settings)
@@ -151,6 +192,17 @@ def test_trajectories_of_nuts_that_diverged_are_said():
     assert count > 0
     assert any(reason.startswith(f"{count} of 600 trajectories diverged") for reason in trace.verdict().reasons)
     assert not trace.verdict().good
+
+
+@pytest.mark.parametrize(("acceptance", "wanted"), [(0.8, 0.95), (0.95, 0.99), (0.99, None)])
+def test_trajectories_that_diverged_ask_for_shorter_steps(acceptance, wanted):
+    trace = run(normal, jnp.zeros(2), sc.NUTS(adaptation=100, acceptance=acceptance), num_samples=1000, thin=2)
+    assert trace.verdict().good
+    trace.sample_stats["diverging"][0, 0] = True
+    found = trace.verdict()
+    assert found.kind == "use means, not intervals"
+    again = f"sc.NUTS(adaptation=100, acceptance={wanted}), initial, num_samples=1000, chains=4, seed=0, burn_in=500"
+    assert again in found.action if wanted else not found.action
 
 
 def test_the_gravest_finding_is_the_verdict():
@@ -162,13 +214,16 @@ def test_the_gravest_finding_is_the_verdict():
     assert judge([Finding("do not use it", "lost"), cold])[2].less_bias
     uncertain = [Finding("run longer", "apart"), Finding("run longer", "short", Advice(factor=2))]
     assert judge(uncertain)[2].factor == 2
+    alone, wide = Advice(settings={"chains": "4"}), Advice(less_bias=True)
+    several = [Finding("use means, not intervals", "wide", wide), *uncertain, Finding("run longer", "alone", alone)]
+    assert judge(several)[2] == Advice(2, {"chains": "4"}, less_bias=True)  # one step for all
     assert judge([Finding("use it", "fine")])[:2] == ("use it", ("fine",))
     assert judge([])[0] == "do not use it"
 
 
 def test_samplers_are_written_as_code_that_runs():
     def written(sampler):
-        return sampler_code(json.loads(json.dumps(describe(sampler))))  # as a folder has it
+        return part_code(json.loads(json.dumps(describe(sampler))))  # as a folder has it
 
     assert written(sc.SCIRCV(0.5, centre=np.array([[600.0, 400.0]]))) == "sampler"
     assert written(sc.SCIRCV(0.5, recentre_every=50)) == "sc.SCIRCV(step_size=0.5, recentre_every=50)"

@@ -284,6 +284,13 @@ def test_wrong_settings(make):
         make("large")
     with pytest.raises(TypeError, match="step_size must be a number"):
         make(None)
+    for bad in ({"a": "1"}, np.array(["1"]), np.datetime64("2020"), np.array([1 + 1j])):
+        with pytest.raises(TypeError, match="step_size must be a number"):
+            make(bad)
+    with pytest.raises(ValueError, match="step_size has masked entries"):
+        make(np.ma.masked_array([1.0, 2.0], [False, True]))
+    with pytest.raises(TypeError, match="temperature must be a number"):
+        make(0.1, temperature="1")
     with pytest.raises(ValueError, match="temperature must be zero or positive"):
         make(0.1, temperature=-1.0)
 

@@ -16,6 +16,7 @@ from scirocco.samplers import Preconditioned, Scale
 from scirocco.samplers.base import Auto
 from scirocco.tuning import automatic
 from scirocco.tuning.report import Tuning
+from scirocco.tuning.strata import _changes, stratify
 
 SEED = 3
 RNG = np.random.default_rng(SEED)
@@ -129,6 +130,16 @@ def test_large_models_get_their_largest_eigenvalues(monkeypatch):
 
 
 # Strata.
+
+
+def test_rows_without_a_gradient_far_out_are_in_no_strata():
+    """As of ``where`` with a branch that is not finite; the mean of no rows at all gave a warning."""
+    target = sc.Target(lambda m: jnp.zeros(()), lambda m, x: -((x - m) ** 2) + 0 * jnp.sqrt(4 - m**2), np.ones(20))
+    far, near = Scale(np.array([100.0])), Scale(np.array([1e-3]))
+    assert not np.isfinite(_changes(target, far, jnp.zeros(()), None, 0)).all()
+    assert np.isfinite(_changes(target, near, jnp.zeros(()), None, 0)).all()
+    for scale in (far, near):
+        assert stratify(target, scale, jnp.zeros(()), None, 0, 5) is None
 
 
 def test_rows_without_their_like_are_drawn_more_often():

@@ -28,7 +28,7 @@ SETTINGS = {"num_samples": 200, "burn_in": 50, "thin": 1, "chains": 2, "report":
 
 @pytest.fixture(autouse=True)
 def _few_rounds(monkeypatch):
-    monkeypatch.setattr(warm_up, "ROUNDS", 3)
+    monkeypatch.setattr(warm_up, "MOST_ROUNDS", 3)
 
 
 @pytest.fixture
@@ -76,8 +76,10 @@ def test_tuning_ends_with_what_it_has_and_the_verdict_says_so(budget, module, na
     verdict = trace.verdict()
     assert verdict.kind in ("run longer", "do not use it")
     assert f"tuning was cut short, for want of time, in {where}" in verdict.reasons
-    names = {"sc": SimpleNamespace(sample=signature(sc.sample).bind), "target": 1, "sampler": 2, "initial": 3}
-    assert eval(verdict.action, names).arguments["max_seconds"] == 160
+    library = SimpleNamespace(sample=signature(sc.sample).bind, UnderdampedLangevin=sc.UnderdampedLangevin)
+    asked = eval(verdict.action, {"sc": library, "target": 1, "initial": 2}).arguments
+    assert asked["max_seconds"] == 160
+    assert not {"thin", "batch_size"} & set(asked)  # which tuning is to find
 
 
 def test_chains_that_an_untried_step_has_lost_are_told_of_the_time(budget, monkeypatch):

@@ -254,6 +254,7 @@ def test_integer_parameters_may_be_held_by_blocks():
         ({"initial": jnp.array([0, 1])}, TypeError, "sampled parameters must be floating"),
         ({"initial": jnp.array([0.0, jnp.nan])}, ValueError, "initial has NaN or infinite values in theta"),
         ({"collect": "theta"}, TypeError, "collect must be a function"),
+        ({"gradients": "all"}, TypeError, "gradients must be True or False"),
         ({"blocks": [sc.Block("k", lambda *a: {})]}, TypeError, "must then be a dict"),
         ({"checkpoint_seconds": -1}, ValueError, "checkpoint_seconds"),
     ],
@@ -563,6 +564,16 @@ def test_resume_asks_for_what_it_cannot_know(tmp_path):
         sc.resume(tmp_path / "a", TARGET, collect=lambda m: m[0])
     trace = sc.resume(tmp_path / "a", TARGET, collect=lambda m: m[0], sampler=sampler, num_samples=250)
     assert trace.count == 250
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.complex64])
+def test_a_start_that_is_refused_leaves_the_place_free(dtype, tmp_path):
+    with pytest.raises(TypeError, match="sampled parameters must be floating"):
+        sc.sample(TARGET, SGLD, np.zeros(2, dtype), path=tmp_path / "run", **FAST)
+    trace = sc.sample(TARGET, SGLD, START, path=tmp_path / "run", **FAST)
+    with pytest.raises(ValueError, match="the data differs"):  # no new run: it stays
+        sc.resume(tmp_path / "run", sc.Target(log_prior, log_likelihood, X + 1))
+    assert sc.Trace.load(tmp_path / "run").count == trace.count
 
 
 def test_resume_refuses_what_does_not_fit(tmp_path):

@@ -128,8 +128,12 @@ def _another(folder: Path) -> Path:
 def _settings_in(code: str) -> dict[str, Any] | None:
     """The settings that an action gives by name, as values; None where it has others."""
     try:
-        found = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call) and node.keywords]
-        return {k.arg or "": ast.literal_eval(k.value) for node in found for k in node.keywords}
+        found: list[ast.Call] = []
+        node: ast.AST = ast.parse(code, mode="eval").body
+        while isinstance(node, ast.Call | ast.Attribute):  # model.set_params(...).fit(X), but no sampler's settings
+            found += [node] if isinstance(node, ast.Call) else []
+            node = node.func if isinstance(node, ast.Call) else node.value
+        return {k.arg or "": ast.literal_eval(k.value) for call in found for k in call.keywords}
     except (SyntaxError, ValueError):
         return None
 

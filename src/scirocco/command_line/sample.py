@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,8 @@ from scirocco.command_line.job import HIDDEN, PAGE, Job, begin, free_name
 from scirocco.command_line.objects import module_named, object_named
 from scirocco.command_line.options import Json, MaxSeconds, Out, Quiet, Seed, examples
 from scirocco.command_line.outcome import WrongCall, say, show_table
+from scirocco.run.calls import part_code
+from scirocco.run.describe import describe
 from scirocco.run.trace import Trace
 from scirocco.run.verdict import Verdict
 
@@ -87,13 +90,13 @@ class Sample(Job):
         if self.sampler is None or ":" in self.sampler:
             return None if self.sampler is None else object_named(self.sampler)
         known = {name.lower(): kind for name in samplers.__all__ if isinstance(kind := getattr(samplers, name), type)
-                 and issubclass(kind, samplers.Sampler) and kind is not samplers.Sampler}  # fmt: skip
+                 and issubclass(kind, samplers.Sampler) and kind is not samplers.Sampler
+                 and _needed(kind) <= {"step_size"}}  # fmt: skip
         chosen: Any = known.get(self.sampler.lower())
         if chosen is None:
             names = ", ".join(sorted(kind.__name__ for kind in known.values()))
             raise WrongCall(f"--sampler {self.sampler} is none of {names}, nor module:name of one of your own")
-        fields = getattr(chosen, "__dataclass_fields__", {})
-        return chosen(step_size="auto") if "step_size" in fields else chosen()
+        return chosen(step_size="auto") if _needed(chosen) else chosen()
 
     def _initial(self, target: Any) -> Any:
         """Where chains start: what was named, the name ``initial`` of the target's module, or what the target knows."""
@@ -106,6 +109,22 @@ class Sample(Job):
                 f"{module} has no {INITIAL!r}, where chains start: define it, or give --initial module:name"
             )
         return start
+
+    def next_command(self, code: str, folder: Path) -> str:
+        """With the sampler that the code has, where that is the one there was, or has a name."""
+        if not code:
+            return code
+        call: Any = ast.parse(code, mode="eval").body
+        sampler = call.args[1]
+        for name in (self.sampler, getattr(getattr(sampler, "func", None), "attr", None)):
+            asked = dataclasses.replace(self, sampler=name)
+            try:
+                same = ast.parse(part_code(describe(asked._sampler())), mode="eval").body
+            except WrongCall:
+                continue
+            if ast.dump(same) == ast.dump(sampler):
+                return Job.next_command(asked, code, folder)
+        return code
 
     def verdict(self, result: Any) -> Verdict:
         """Of the trace."""
@@ -134,6 +153,11 @@ class Sample(Job):
     def show(self, result: Any) -> None:
         """The parameters, and what there is to know of them."""
         show_parameters(result)
+
+
+def _needed(sampler: Any) -> set[str]:
+    """The settings of a sampler that have no default."""
+    return {field.name for field in dataclasses.fields(sampler) if field.default is dataclasses.MISSING}
 
 
 def parameters(trace: Trace) -> list[dict[str, Any]]:

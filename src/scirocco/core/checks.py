@@ -28,7 +28,9 @@ def require_collect(collect: object) -> None:
 
 def require_budget(max_seconds: object) -> None:
     """Reject a time that is not positive."""
-    if max_seconds is not None and (not isinstance(max_seconds, int | float) or not max_seconds > 0):
+    if max_seconds is None:
+        return
+    if isinstance(max_seconds, bool) or not isinstance(max_seconds, int | float) or not max_seconds > 0:
         raise ValueError(f"max_seconds must be positive; got {max_seconds!r}")
 
 

@@ -32,10 +32,15 @@ def is_part(value: Any) -> bool:
     return _PARTS.get(name_of(type(value))) is type(value) and dataclasses.is_dataclass(value)
 
 
-def is_public(value: Any) -> bool:
-    """Whether users make it by its name in the package itself."""
-    public: list[str] = importlib.import_module(PACKAGE).__all__
-    return is_part(value) and type(value).__name__ in public
+def public_name(value: Any) -> str | None:
+    """The name by which users make a part, within the package: ``SGLD``, ``batches.Shuffled``; None of others."""
+    if not is_part(value):
+        return None
+    name, folder = type(value).__name__, type(value).__module__.split(".")[1:2]
+    for place in ([], folder):
+        if name in getattr(importlib.import_module(".".join([PACKAGE, *place])), "__all__", ()):
+            return ".".join([*place, name])
+    return None
 
 
 def part_named(name: str) -> type:

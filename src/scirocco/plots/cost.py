@@ -9,7 +9,7 @@ import numpy as np
 
 from scirocco.plots.canvas import COLOURS, INK, PALE, PLAIN, legend, logarithmic, one_axes, shown, tidy
 
-LEAST = 1e-4  # below which an error is drawn there
+FLOOR = 1e-4  # below which an error is drawn there
 
 
 def bias_against_cost(runs: Mapping[str, Any], *, cost: str | Mapping[str, float] = "seconds", ax: Any = None) -> Any:
@@ -49,15 +49,15 @@ def bias_against_cost(runs: Mapping[str, Any], *, cost: str | Mapping[str, float
     ax = one_axes(ax, 6.0, 4.0)
     ax.set(xscale="log", yscale="log")
     line = ax.axhline(limit, color=PALE, linewidth=1, linestyle="--")
-    ax.vlines(x, np.fmax(LEAST, np.fmin(bias, chance)), np.fmax(LEAST, np.where(finite, np.fmax(bias, chance), top)),
+    ax.vlines(x, np.fmax(FLOOR, np.fmin(bias, chance)), np.fmax(FLOOR, np.where(finite, np.fmax(bias, chance), top)),
               color=PALE, linewidth=0.8)  # fmt: skip
-    (squares,) = ax.plot(x, np.fmax(chance, LEAST), "s", color=INK, markerfacecolor="white", markersize=6)
-    (circles,) = ax.plot(x[finite], np.maximum(bias[finite], LEAST), "o", color=COLOURS[0], markersize=6)
+    (squares,) = ax.plot(x, np.fmax(chance, FLOOR), "s", color=INK, markerfacecolor="white", markersize=6)
+    (circles,) = ax.plot(x[finite], np.maximum(bias[finite], FLOOR), "o", color=COLOURS[0], markersize=6)
     handles = [(circles, "bias of the worst sd"), (squares, "Monte Carlo error of the worst mean")]
     if not finite.all():
         (lost,) = ax.plot(x[~finite], np.full(np.sum(~finite), top), "^", color=COLOURS[1], markersize=8)
         handles.append((lost, "bias without bound"))
-    for name, place, height in zip(runs, x, np.where(finite, np.fmax(np.fmax(bias, chance), LEAST), top), strict=True):
+    for name, place, height in zip(runs, x, np.where(finite, np.fmax(np.fmax(bias, chance), FLOOR), top), strict=True):
         ax.annotate(shown(name), (place, height), textcoords="offset points", xytext=(0, 7), ha="center", fontsize=8,
                     **PLAIN)  # fmt: skip
     tidy(ax, x="seconds of the run" if cost == "seconds" else "cost", y="error, as a share of the posterior sd")

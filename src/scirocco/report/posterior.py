@@ -15,10 +15,10 @@ from scirocco.report.elements import Child, Element, code, element, number, perc
 from scirocco.report.page import Page
 from scirocco.report.tables import facts, table, told
 from scirocco.run import convergence
+from scirocco.run.calls import PART, part_code, sampled_again
 from scirocco.run.describe import is_opaque, rebuild
 from scirocco.run.description import Description, PassSettings, StepSettings
 from scirocco.run.trace import LEAST_DRAWS, MAX_ROWS, PICKED, Trace, coordinates, label_of, thinned
-from scirocco.run.trace_verdict import sampler_code
 from scirocco.run.verdict import KINDS, LONGER, MEANS, NOT, RHAT_LIMIT, USE, Verdict
 from scirocco.verbs.choose import LEAPFROGS
 
@@ -106,8 +106,8 @@ def run_facts(trace: Trace) -> list[tuple[str, Child]]:
 
 def _sampler(described: Any) -> str:
     """A sampler as code, or by its name where only the model can write it."""
-    code = sampler_code(described)
-    if code != "sampler":
+    code = part_code(described)
+    if code != PART:
         return code
     return "the caller's own" if is_opaque(described) else type(rebuild(described)).__name__
 
@@ -157,13 +157,7 @@ def _sampled_again(trace: Trace) -> str:
     known = trace.description
     if known is None or known.of_model or type(known.settings) is not StepSettings or known.parts.sampler is None:
         return ""
-    steps = known.settings
-    given: dict[str, Any] = {
-        "num_samples": steps.num_samples, "burn_in": steps.burn_in, "thin": steps.thin, "batch_size": steps.batch_size,
-        "chains": steps.chains, "seed": steps.seed,
-    }  # fmt: skip
-    said = ", ".join(f"{name}={value!r}" for name, value in given.items() if value is not None)
-    return f"trace = sc.sample(target, {sampler_code(known.parts.sampler)}, initial, {said})"
+    return f"trace = {sampled_again(known)}"
 
 
 def _fitted_again(trace: Trace, model: Any) -> str:

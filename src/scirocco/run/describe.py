@@ -35,6 +35,8 @@ def describe(value: Any, keep: bool = False) -> Any:
         return value.item()
     if hasattr(value, "__array__") and hasattr(value, "dtype"):
         array = np.asarray(value)
+        if array.dtype.kind in "cmM":  # which JSON has no word for
+            return {"opaque": f"array {array.dtype}"}
         if array.size > MAX_ARRAY and keep:
             return {
                 "bytes": base64.b64encode(zlib.compress(array.tobytes())).decode(),

@@ -38,6 +38,7 @@ class RunFolder:
     def __init__(self, path: str | Path, crew: Crew | None = None) -> None:
         self.path, self.crew = Path(path), crew
         self._lock = FileLock(self.path / LOCK)
+        self._new = False
 
     @classmethod
     def new(cls, path: str | Path | None, crew: Crew | None = None) -> RunFolder:
@@ -46,6 +47,7 @@ class RunFolder:
             return TemporaryFolder(crew)
         folder = cls(path, crew)
         folder.require_free()
+        folder._new = True
         return folder
 
     def chains(self, settings: Settings) -> range:
@@ -75,7 +77,10 @@ class RunFolder:
                 raise
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        refused = self._new and kind is not None and issubclass(kind, TypeError | ValueError)
+        if refused and not group_folders(self.path) and not any(self.path.glob("tuning-*")):
+            (self.path / NAME).unlink(missing_ok=True)  # so that a call put right finds the place free
         self._lock.release()
 
     def write(self, description: Description) -> None:

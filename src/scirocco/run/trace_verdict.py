@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from scirocco.core.parts import is_public
 from scirocco.run import convergence
-from scirocco.run.describe import is_opaque, rebuild
+from scirocco.run.calls import part_code, sampled_again
+from scirocco.run.describe import describe, is_opaque, rebuild
 from scirocco.run.description import CodeSettings, Description, StepSettings
 from scirocco.run.trace import FEW, LEAST_DRAWS, MAX_ROWS, PICKED, Trace, label_of, thinned
 from scirocco.run.verdict import (
@@ -36,6 +36,7 @@ REACH = 4.0  # sds of the draws from their mean: farther away they have not been
 MORE_TIME = 4.0  # times as many seconds, where tuning had not enough
 MOST_LONGER = 100.0  # times as long as it was: more is never asked for
 MOST_ASKED = 0.05  # of an error of sds: a verdict accepts no more
+ACCEPTANCES = (0.95, 0.99)  # of NUTS, where trajectories diverge
 OF_MODELS = {"num_samples": "n_draws", "chains": "n_chains", "report": "measure_bias"}
 """Settings that models call by another name."""
 
@@ -103,7 +104,23 @@ def _turned_away(trace: Trace) -> list[Finding]:
     """Trajectories of NUTS whose energy went astray, where its step is too long."""
     stats = trace.sample_stats
     count = int(stats["diverging"].sum()) if trace.count and "diverging" in stats else 0
-    return [Finding(MEANS, f"{count:,} of {stats['diverging'].size:,} trajectories diverged: {NECK}")] if count else []
+    if not count:
+        return []
+    text = f"{count:,} of {stats['diverging'].size:,} trajectories diverged: {NECK}"
+    return [Finding(MEANS, text, _shorter_steps(trace.description))]
+
+
+def _shorter_steps(known: Description | None) -> Advice | None:
+    """NUTS that accepts more, by shorter steps, if it does not accept nearly all already."""
+    if known is None or known.of_model or is_opaque(known.parts.sampler):
+        return None
+    nuts: Any = rebuild(known.parts.sampler)
+    higher = [rate for rate in ACCEPTANCES if rate > nuts.acceptance]
+    if not higher:
+        return None
+    steps: Any = known.settings
+    settings = {"burn_in": repr(steps.burn_in), "thin": repr(steps.thin)}
+    return Advice(settings=settings | {"sampler": part_code(describe(replace(nuts, acceptance=higher[0])))})
 
 
 def _elsewhere(trace: Trace) -> list[Finding]:
@@ -123,7 +140,7 @@ def _elsewhere(trace: Trace) -> list[Finding]:
 def _converged(trace: Trace) -> list[Finding]:
     """R-hat and Monte Carlo error of the draws."""
     if trace.count < LEAST_DRAWS:
-        return [Finding(LONGER, f"{trace.count} {FEW}", Advice(factor=ENOUGH / max(1, trace.count)))]
+        return [Finding(LONGER, f"{trace.count} {FEW}", Advice(factor=ENOUGH / max(1, trace.count), efficiency=1.0))]
     if not trace.posterior.data_vars:
         return [Finding(LONGER, "no draws were stored, and so their Monte Carlo error is not known")]
     selected, _ = thinned(trace.posterior, MAX_ROWS)
@@ -138,7 +155,7 @@ def _converged(trace: Trace) -> list[Finding]:
             labels.append(names[k])
     if not rows:
         return [Finding(NOT, "no parameter has moved", Advice(less_bias=True))]
-    findings = monte_carlo(rows, labels)
+    findings = monte_carlo(rows, labels, trace.count * len(trace.chains))
     if len(trace.chains) < 2:
         alone = "a single chain cannot be compared with others"
         findings.append(Finding(LONGER, alone, Advice(settings={"chains": "4"})))
@@ -168,25 +185,33 @@ def action_of(trace: Trace, advice: Advice) -> str:
     if known is not None and isinstance(steps, CodeSettings):
         return _action_on_codes(trace, known, steps, settings, advice.factor if longer else 1.0)
     if longer and steps is not None:
-        now = steps.thin or 1
-        thin = int(np.ceil(now * min(advice.factor, MOST_LONGER)))
-        settings |= {"thin": str(thin), "burn_in": str(max(steps.burn_in, steps.burn_in * thin // (2 * now)))}
+        settings |= _longer(trace, steps, advice)
     if known is not None and known.of_model:
         given = ", ".join(f"{OF_MODELS.get(name, name)}={code}" for name, code in settings.items())
         return f"model.set_params({given}).fit(X)" if given else ""
     if steps is None or known is None or known.parts.sampler is None:
         return ""
-    sampler = settings.pop("sampler", "sampler")
-    kept = {"num_samples": str(steps.num_samples), "chains": str(steps.chains), "seed": str(steps.seed)}
-    given = ", ".join(f"{name}={code}" for name, code in (kept | settings).items())
-    return f"sc.sample(target, {sampler}, initial, {given})"
+    return sampled_again(known, settings)
+
+
+def _longer(trace: Trace, steps: StepSettings, advice: Advice) -> dict[str, str]:
+    """Settings of a longer run: more steps from draw to draw, and more draws where these hardly depend on each other.
+
+    What a run that was stopped had not done yet is part of it.
+    """
+    now = steps.thin or 1
+    factor = max(1.0, min(advice.factor, MOST_LONGER) * trace.count / steps.num_samples)
+    more = float(np.clip(2 * advice.efficiency * factor, 1.0, factor))
+    draws, thin = int(np.ceil(steps.num_samples * more)), int(np.ceil(now * factor / more))
+    burn_in = max(steps.burn_in, steps.burn_in * thin // (2 * now))
+    return {"num_samples": str(draws), "thin": str(thin), "burn_in": str(burn_in)}
 
 
 def _action_on_codes(
     trace: Trace, known: Description, steps: CodeSettings, settings: dict[str, str], factor: float
 ) -> str:  # fmt: skip
     """What to run next on category codes."""
-    sampler = settings.pop("sampler", None) or sampler_code(known.parts.sampler)
+    sampler = settings.pop("sampler", None) or part_code(known.parts.sampler)
     chains = steps.chains if steps.chains > 1 else SEVERAL
     kept: dict[str, Any] = {
         "categories": rebuild(known.parts.prior).size, "num_samples": max(steps.num_samples, _enough(trace, chains)),
@@ -222,20 +247,3 @@ def _longer_on_codes(tuning: Any, steps: CodeSettings, factor: float, least: int
         return now | more
     thin = int(np.ceil(now["thin"] * factor))
     return now | {"thin": thin, "burn_in": max(steps.burn_in, steps.burn_in * thin // (2 * now["thin"]))}
-
-
-def sampler_code(described: Any) -> str:
-    """A sampler as a user would write it; ``sampler`` for one that only the caller can write."""
-    known: Any = None if is_opaque(described) else rebuild(described)
-    if type(known).__name__ == "Exact":
-        return '"exact"'
-    if not is_public(known):
-        return "sampler"
-    given = []
-    for f in dataclasses.fields(known):
-        value = getattr(known, f.name)
-        if not (value is None or isinstance(value, str | int | float | bool) or is_public(value)):
-            return "sampler"
-        if f.name == "step_size" or value != f.default:
-            given.append(f"{f.name}={'sc.' if is_public(value) else ''}{value!r}")
-    return f"sc.{type(known).__name__}({', '.join(given)})"

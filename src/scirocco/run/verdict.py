@@ -30,11 +30,14 @@ MOST_THIN = 200  # steps from draw to draw that an open ``thin`` may mean, howev
 
 class Advice(NamedTuple):
     """What to do next: run so many times as long, change settings (by the names of ``sample``, as code), or take a step
-    size that keeps the bias smaller; where both might help, the latter if the step size was a user's own."""
+    size that keeps the bias smaller; where both might help, the latter if the step size was a user's own.
+
+    ``efficiency`` is what an average draw was worth: the closer to 1, the less is won by more steps between them."""
 
     factor: float = 1.0
     settings: dict[str, str] = {}  # noqa: RUF012 - replaced, never changed
     less_bias: bool = False
+    efficiency: float = 0.0
 
 
 class Finding(NamedTuple):
@@ -74,14 +77,23 @@ class Verdict:
 
 
 def judge(findings: Iterable[Finding]) -> tuple[str, tuple[str, ...], Advice | None]:
-    """The gravest kind, the reasons for it (for 'use it' all that is good), and what to do about the gravest."""
+    """The gravest kind, the reasons for it (for 'use it' all that is good), and what to do about them."""
     found = sorted(findings, key=lambda finding: -KINDS.index(finding.kind))
     kind = found[0].kind if found else NOT
     told = [finding for finding in found if kind == USE or finding.kind != USE]
     # Where nothing is to be used, a longer run or the like would not help.
     helpful = [finding for finding in told if kind != NOT or finding.kind == NOT]
-    advice = next((finding.advice for finding in helpful if finding.advice is not None), None)
+    advice = _together([finding.advice for finding in helpful if finding.advice is not None])
     return kind, tuple(finding.text for finding in told), advice
+
+
+def _together(advice: Sequence[Advice]) -> Advice | None:
+    """One step for all, so that what is wrong besides does not come to light only after the next run."""
+    if not advice:
+        return None
+    longest = max(advice, key=lambda one: one.factor)
+    settings = {name: code for one in reversed(advice) for name, code in one.settings.items()}
+    return longest._replace(settings=settings, less_bias=any(one.less_bias for one in advice))
 
 
 def chance(size: int) -> float:
@@ -97,7 +109,7 @@ def draws_for(size: int, share: float, spread: float = 2.0) -> float:
     return float((chance(size) / share) ** 2 * max(1 / MEAN_LIMIT**2, spread / (4 * SD_LIMIT**2)))
 
 
-def monte_carlo(table: Any, labels: Sequence[str]) -> list[Finding]:
+def monte_carlo(table: Any, labels: Sequence[str], draws: int) -> list[Finding]:
     """Findings of R-hat and the errors of mean and sd in sds, an array (coordinate, 3) with the names of its rows."""
     r_hat, mean_error, sd_error = np.asarray(table, np.float64).T
     known = np.isfinite(r_hat) & np.isfinite(mean_error) & np.isfinite(sd_error)
@@ -115,13 +127,14 @@ def monte_carlo(table: Any, labels: Sequence[str]) -> list[Finding]:
         found.append(Finding(LONGER, f"the chains do not agree yet: R-hat {r_hat[worst]:.2f} ({labels[worst]})"))
     factor = chance(int(known.sum()))
     k, j = (int(np.nanargmax(np.where(known, e, -np.inf))) for e in (mean_error, sd_error))
-    need = max((factor * sd_error[j] / SD_LIMIT) ** 2, (factor * mean_error[k] / MEAN_LIMIT) ** 2)
+    of_sd, of_mean = (factor * sd_error[j] / SD_LIMIT) ** 2, (factor * mean_error[k] / MEAN_LIMIT) ** 2
+    need, effective = max(of_sd, of_mean), mean_error[j if of_sd > of_mean else k] ** -2
     words = (
         f"Monte Carlo error of means up to {mean_error[k]:.1%} of an sd ({labels[k]}), of sds up to {sd_error[j]:.1%} "
         f"({labels[j]})"
     )
     if need > 1:
-        found.append(Finding(LONGER, words, Advice(factor=MARGIN * need)))
+        found.append(Finding(LONGER, words, Advice(factor=MARGIN * need, efficiency=min(1.0, effective / draws))))
     elif not found:
         found.append(Finding(USE, f"the chains agree, R-hat {r_hat[worst]:.3f}; {words}"))
     return found

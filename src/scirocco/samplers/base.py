@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scirocco.batches import Batching, RandomBlocks, Shuffled
+from scirocco.core.checks import numbers
 from scirocco.core.parts import part
 from scirocco.core.program import program_part
 from scirocco.core.types import Array, Gradient, GradientWithValues, Key, Params, Setting
@@ -408,8 +409,8 @@ def require_positive(name: str, setting: Setting, *, allow_zero: bool = False) -
     for sample in samples:
         for leaf in jax.tree.leaves(sample, is_leaf=is_matrix):
             try:
-                value = np.linalg.eigvalsh(leaf.value) if is_matrix(leaf) else np.asarray(leaf, dtype=float)
-            except (TypeError, ValueError):
+                value = np.linalg.eigvalsh(leaf.value) if is_matrix(leaf) else numbers(name, leaf).astype(float)
+            except TypeError:
                 raise TypeError(f"{name} must be a number, a schedule or a pytree of numbers; got {leaf!r}") from None
             good = np.isfinite(value) & ((value >= 0) if allow_zero else (value > 0))
             if not np.all(good):

@@ -35,6 +35,8 @@ def stratify(target: Target, scale: Scale, mode: Params, held: Params, seed: int
     if not isinstance(target.source, Arrays) or target.size * size**2 > WORK or 2 * batch_size > target.size:
         return None
     change = _changes(target, scale, mode, held, seed)
+    if not np.all(np.isfinite(change)):  # so far out the model has no gradient
+        return None
     usual = np.mean(change[change <= np.quantile(change, USUAL)])
     with np.errstate(divide="ignore"):
         level = np.floor(np.log(np.maximum(change / usual, 1.0)) / np.log(STEP)) if usual > 0 else np.zeros(len(change))

@@ -35,7 +35,8 @@ from scirocco.samplers.underdamped import UnderdampedLangevin
 from scirocco.tuning.report import WarmUpRound
 from scirocco.tuning.rounds import CHAINS, Round, Rounds
 
-FIRST, ROUNDS, LEAST = 512, 8, 3  # steps of the first round, which double; the most rounds that count, and the least
+FIRST = 512  # steps of the first round, which double
+MOST_ROUNDS, LEAST_ROUNDS = 8, 3  # that count
 TRIES = 12  # rounds in all, with those in which chains were lost
 LONGEST = 0.5  # step, in units of the posterior sds
 HOT, COLD, LOST = 1.3, 1.1, 5.0  # times the temperature: the step is halved, lengthened, and the round not used
@@ -125,8 +126,8 @@ def warm_up(
         warmed = Warmed(kernel, centre, scale, made, noise, ())
         counted = sum(np.isfinite(r.r_hat) for r in rounds)
         other, kernel = kernel, _sized(kernel, noise, make, rows)
-        done = kernel is other and counted >= LEAST and settled and made.r_hat < AGREED
-        if done or counted == ROUNDS:
+        done = kernel is other and counted >= LEAST_ROUNDS and settled and made.r_hat < AGREED
+        if done or counted == MOST_ROUNDS:
             break
         step = step / 2 if heat > HOT else min(1.5 * step, longest) if heat < COLD else step
         steps *= 2

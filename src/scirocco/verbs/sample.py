@@ -12,7 +12,7 @@ import numpy as np
 
 from scirocco.batches import Arrays, Batching
 from scirocco.bias.gradient import gradient_report
-from scirocco.core.checks import require_collect
+from scirocco.core.checks import require_collect, require_flag
 from scirocco.core.clock import Clock
 from scirocco.core.interrupt import interruptible
 from scirocco.core.parts import name_of
@@ -46,7 +46,7 @@ from scirocco.tuning.report import OVERFLOW
 from scirocco.verbs.choose import Choice, choose
 from scirocco.verbs.tune import kernel, tune
 
-TUNING, LEAST = 0.5, 1e-3  # of a budget, at most, for tuning; and the seconds that it has in any case
+TUNING, LEAST_SECONDS = 0.5, 1e-3  # of a budget, at most, for tuning; and the seconds that it has in any case
 
 
 @interruptible
@@ -154,7 +154,7 @@ def sample(
         open_ = batch_size is None and estimator is None and batching is None and not blocks
         choice = choose(target, initial, settings, open_=open_)
         sampler = choice.sampler
-    parts = GradientParts(sampler, estimator, batching, tuple(blocks), initial, collect, gradients=bool(gradients))
+    parts = GradientParts(sampler, estimator, batching, tuple(blocks), initial, collect, gradients=gradients)
     options = RunOptions(max_seconds, checkpoint_seconds, progress, workers, report=report)
     return begin(target, parts, settings, options, path, choice=choice, clock=clock, executor=executor)
 
@@ -216,6 +216,7 @@ def begin(
     """
     clock = clock or Clock()
     require_collect(parts.collect)
+    require_flag("gradients", parts.gradients)
     require_warm_up(parts.sampler, settings.burn_in)
     description = Description(
         resumer or name_of(GradientResumer), settings, options, parts.described(), model=model,
@@ -290,7 +291,7 @@ def prepare(
         return Prepared(target, _with(parts, known), known.batch_size)
     seconds = description.options.max_seconds
     if seconds is not None:
-        seconds = max(TUNING * seconds - clock.used, LEAST) / (count - number)
+        seconds = max(TUNING * seconds - clock.used, LEAST_SECONDS) / (count - number)
     with waiting("looking for a step size", description.options.progress) as show:
         tuned = tune(
             target, parts.sampler, parts.initial, estimator=parts.estimator, batching=parts.batching,
