@@ -72,8 +72,8 @@ class RunFolder:
         if self.crew is not None:
             try:
                 self.crew.require_workers(self.path)
-            except BaseException:
-                self.__exit__()
+            except BaseException as error:
+                self.__exit__(type(error))
                 raise
         return self
 
@@ -98,8 +98,8 @@ class TemporaryFolder(RunFolder):
     def __init__(self, crew: Crew | None) -> None:
         super().__init__(tempfile.mkdtemp(prefix="scirocco-run-"), crew)
 
-    def __exit__(self, *_: object) -> None:
-        super().__exit__()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        super().__exit__(kind)
         shutil.rmtree(self.path, ignore_errors=True)
 
 
