@@ -96,17 +96,6 @@ def test_a_run_in_a_folder_is_like_any_other(tmp_path, alone, threads):
 # Other processes.
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    """Two worker processes of Dask, each with its nanny, which begins another when one dies."""
-    distributed = pytest.importorskip("distributed", reason="it is in the extra cluster")
-    with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as workers,
-        distributed.Client(workers) as client,
-    ):
-        yield client
-
-
 def armed(marker):
     """In a worker: the first that has made two turns of a group dies of it."""
     shown, turns = elsewhere.GroupFolder._show, []
