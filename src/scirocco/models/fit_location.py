@@ -17,9 +17,11 @@ from scirocco.run.elsewhere import Elsewhere
 from scirocco.run.engine import Engine
 from scirocco.run.folder import RunFolder, all_begun
 from scirocco.run.resume import GivenParts
+from scirocco.run.rounds import Cluster
 from scirocco.run.runner import run
 from scirocco.run.trace import Trace
 
+SHARDS = "shards"  # of data on the workers of a cluster, among what is said of the data
 RESUMER = "scirocco.models.resuming:ModelResumer"  # not imported: it knows all models
 
 
@@ -32,11 +34,15 @@ class FitLocation:
     given: GivenParts = field(default_factory=GivenParts)
     elsewhere: Elsewhere | None = None
     """Who advances the chains of a new fit, if not this process."""
+    cluster: Cluster | None = None
+    """Who holds the data, if not this process."""
 
     @classmethod
-    def of(cls, path: str | Path | None, elsewhere: Elsewhere | None = None) -> FitLocation:
+    def of(
+        cls, path: str | Path | None, elsewhere: Elsewhere | None = None, cluster: Cluster | None = None
+    ) -> FitLocation:  # fmt: skip
         """The folder for a new fit."""
-        return cls(None if path is None else Path(path), elsewhere=elsewhere)
+        return cls(None if path is None else Path(path), elsewhere=elsewhere, cluster=cluster)
 
     @property
     def begun(self) -> bool:

@@ -22,6 +22,7 @@ import shutil
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -182,7 +183,8 @@ class Rounds:
 
     def forget(self) -> None:
         """The workers need no longer hold the shards."""
-        self._client.run(_forget, self._place)
+        with suppress(Exception):  # a client that is closed by now
+            self._client.run(_forget, self._place)
 
     def _turns(self, number: int, *, save: bool, asked: bool) -> list[Any]:
         client, version = self._client, Software.here().scirocco
