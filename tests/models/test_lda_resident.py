@@ -10,7 +10,6 @@ import pytest
 import test_lda_laws as laws
 
 import scirocco as sc
-from scirocco.core.seeds import Purpose
 from scirocco.corpora.documents import Documents
 from scirocco.corpora.store import Corpus, write_corpus
 from scirocco.models.lda.gibbs import KeptGibbs
@@ -37,9 +36,8 @@ class Here:
 def test_assignments_have_their_exact_law():
     states, weights = laws.enumerated(laws.prior_of(KeptGibbs))
     documents, (_, owner) = Documents.of(laws.COUNTS), laws.tokens()
-    paths = [(5, Purpose.RESIDENT_SWEEPS, 0, s) for s in (0, 1)]
     parts = [documents.take(np.array(own)) for own in ([0], [1, 2])]
-    shards = [DocumentShard(p, 2, path, learn_alpha=False) for p, path in zip(parts, paths, strict=True)]
+    shards = [DocumentShard(part, 2, 5, (0, s), learn_alpha=False) for s, part in enumerate(parts)]
     start = KeptGibbs(
         documents, laws.ALPHA, laws.BETA, seed=1, chain=0, search_passes=0, batch_size=None, threads=1
     )  # fmt: skip

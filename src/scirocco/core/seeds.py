@@ -59,7 +59,8 @@ class Purpose(IntEnum):
     DOCUMENT_BLOCK = 503
     KEPT_SWEEPS = 505
     RESIDENT_TOPICS = 504
-    RESIDENT_SWEEPS = 509  # of a shard
+    RESIDENT_START = 520  # of a shard
+    RESIDENT_SWEEPS = 509
     STREAM_SWEEPS = 506
     STREAM_START = 507
     STREAM_WEIGHTS = 508

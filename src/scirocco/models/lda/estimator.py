@@ -242,9 +242,9 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicReading):  # t
             raise ValueError(
                 f"shards must not exceed the number of documents, {data.size:,}; got {location.cluster.shards:,}"
             )
-        self.word_counts_ = data.word_counts()
         fit = fit_topics if location.cluster is None else fit_resident_topics
         fit(self, data, choice, alpha, beta, location, passes=self._passes, seconds=self.max_seconds)
+        self.word_counts_ = data.word_counts()
         self.documents_seen_, self._stream = data.size, None
 
     def update(

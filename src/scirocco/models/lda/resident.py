@@ -49,17 +49,18 @@ class ShardMaker:
         """In the worker."""
         corpus = Corpus(self.corpus)
         begin, end = (corpus.size * k // self.shards for k in (number, number + 1))
-        path = (self.seed, Purpose.RESIDENT_SWEEPS, self.chain, number)
-        return DocumentShard(corpus.read(begin, end), self.topics, path, learn_alpha=self.learn_alpha)
+        path = (self.chain, number)
+        return DocumentShard(corpus.read(begin, end), self.topics, self.seed, path, learn_alpha=self.learn_alpha)
 
 
 class DocumentShard(Shard):
     """Documents and the topics of their tokens."""
 
     def __init__(
-        self, documents: Documents, topics: int, path: tuple[int, Purpose, int, int], *, learn_alpha: bool
+        self, documents: Documents, topics: int, seed: int, path: tuple[int, int], *, learn_alpha: bool
     ) -> None:  # fmt: skip
-        self.path, self.learn_alpha = path, learn_alpha
+        self.seed, self.path, self.learn_alpha = seed, path, learn_alpha
+        self.key = stream_key(seed, Purpose.RESIDENT_SWEEPS, *path)
         self.starts = documents.token_starts
         self.kept = KeptCounts(
             documents.token_words(), rows=topics, categories=documents.width, width=padded(topics)
@@ -68,14 +69,15 @@ class DocumentShard(Shard):
     def advance(self, round_number: int, message: Arrays) -> Arrays:
         """New topics of all tokens given ``phi`` and ``alpha``; their counts, and what learning alpha needs."""
         kept, alpha = self.kept, message["alpha"]
-        key, first = stream_key(*self.path), round_number == 1
+        first = round_number == 1
         if first:
-            kept.labels[:] = generator(*self.path).integers(kept.rows, size=kept.size)
+            rng = generator(self.seed, Purpose.RESIDENT_START, *self.path)
+            kept.labels[:] = rng.integers(kept.rows, size=kept.size, dtype=kept.labels.dtype)
             kept.add(0, kept.size)
         calls = count(0 if first else 2 * (FIRST + round_number))  # two a sweep at the most
         for _ in range(FIRST if first else 1):
             sweep_given(
-                key, calls.__next__, 0, self.starts.size - 1, self.starts, kept, message["phi"], alpha, threads=1
+                self.key, calls.__next__, 0, self.starts.size - 1, self.starts, kept, message["phi"], alpha, threads=1
             )  # fmt: skip
         answer = {"counts": kept.used.copy()}
         if self.learn_alpha:
