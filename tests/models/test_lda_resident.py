@@ -212,7 +212,9 @@ def test_a_corpus_that_workers_do_not_see(at_once, tmp_path):
 
 
 def test_a_run_goes_on_where_its_documents_are(at_once, tmp_path):
-    topics(at_once, path=tmp_path / "resident", max_iter=4, n_chains=1)
+    model = topics(at_once, path=tmp_path / "resident", max_iter=4, n_chains=1)
+    with pytest.raises(ValueError, match="or these were left on workers: fit again"):
+        model.update(COUNTS)
     with pytest.raises(ValueError, match="are on the workers of a cluster: give client= again"):
         sc.resume(tmp_path / "resident", COUNTS)
     sc.LDA(3, max_iter=4).fit(COUNTS, path=tmp_path / "here")

@@ -52,8 +52,8 @@ def update(model: LDA, X: Any, vocabulary: Any, max_iter: int | None, max_second
     kept = model._assigned
     if kept is None and model.sampler_ in IN_MEMORY:
         raise ValueError(
-            "the model has no topics of the tokens it was fitted to, because the fit stopped too early or they were on "
-            "workers: fit it to all documents"
+            "the fit stopped before every document had its topics, or these were left on workers: fit again, to all "
+            "documents and with time enough"
         )
     began = time.perf_counter()
     matrix, names, new = widened(X, vocabulary, model._names(None), model.components_.shape[1])
