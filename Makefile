@@ -104,6 +104,7 @@ bench: $(VENV)/.bench results/covertype_reference.npz
 	$(BIN)/python benchmarks/lda.py
 	$(BIN)/python benchmarks/lda_speed.py
 	$(BIN)/python benchmarks/lda_scaling.py
+	$(BIN)/python benchmarks/cluster.py
 	$(BIN)/python benchmarks/dp_mixture.py
 	$(BIN)/python benchmarks/dp_mixture.py --data synthetic --rows 100000
 	$(BIN)/python benchmarks/dp_mixture_scaling.py

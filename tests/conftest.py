@@ -18,6 +18,8 @@ from pathlib import Path
 import pytest
 from jaxtyping import install_import_hook
 
+from at_once import AtOnce
+
 # Who wants no byte code beside the sources has it elsewhere: without it a process compiles for seconds what it imports.
 if sys.dont_write_bytecode:
     sys.dont_write_bytecode, os.environ["PYTHONDONTWRITEBYTECODE"] = False, ""
@@ -139,6 +141,22 @@ class Sending(ThreadPoolExecutor):
 def sending():
     with Sending(2) as executor:
         yield executor
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two worker processes of Dask, each with its nanny, which begins another when one dies."""
+    distributed = pytest.importorskip("distributed", reason="it is in the extra cluster")
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as workers,
+        distributed.Client(workers) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def at_once():
+    return AtOnce()
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ import pytest
 import scipy.sparse as sp
 
 import scirocco as sc
+from at_once import AtOnce
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 NAMES = sorted(path.stem for path in BENCHMARKS.glob("*.py"))
@@ -37,6 +38,10 @@ TINY = {
     "bias_cost": (
         ["--only", "normal", "--seconds", "0.02"],
         {"CLOCK": looked_at, "BATCHES": (32,), "FACTORS": (0.25, 1.0), "ADAPTATION": 2, "PIECES": np.inf},
+    ),
+    "cluster": (
+        ["--tokens", "4000", "--topics", "3", "--workers", "1", "--turns", "1"],
+        {"PART": 40, "clients": lambda workers: contextlib.nullcontext(AtOnce())},
     ),
     "combine": (["--dimensions", "2", "--shards", "2", "--draws", "60", "--seeds", "1"], {}),
     "covertype": (

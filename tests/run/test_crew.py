@@ -97,17 +97,6 @@ def test_a_run_in_a_folder_is_like_any_other(tmp_path, alone, threads):
 # Other processes.
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    """Two worker processes of Dask, each with its nanny, which begins another when one dies."""
-    distributed = pytest.importorskip("distributed", reason="it is in the extra cluster")
-    with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as workers,
-        distributed.Client(workers) as client,
-    ):
-        yield client
-
-
 def armed(folder, turns=(2,)):
     """In a worker: it dies when it has made so many turns of groups, once for each number, whoever has made them."""
     shown, made = crew.GroupFolder._show, []

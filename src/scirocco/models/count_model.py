@@ -117,14 +117,14 @@ class CountModel(Reported, BaseEstimator):  # type: ignore[misc]
         choice = SamplerChoice.of(self.sampler)
         if choice.name == AUTO and location.sampler is not None:
             choice = SamplerChoice(location.sampler)  # it was decided when the run began
-        data, choice = self._read(X, choice)
+        data, choice = self._read(X, choice, location)
         self._run(data, choice, location)
         self.sampler_, self.ended_ = choice.name, self._ended(given=self.max_iter is not None)
         self.seconds_ = time.perf_counter() - began
         return self
 
     @abstractmethod
-    def _read(self, X: Any, choice: SamplerChoice) -> tuple[Any, SamplerChoice]:
+    def _read(self, X: Any, choice: SamplerChoice, location: FitLocation) -> tuple[Any, SamplerChoice]:
         """Data as the chains take them, and the sampler, "auto" being decided."""
 
     @abstractmethod

@@ -17,9 +17,11 @@ from scirocco.run.description import Description, ModelSettings, PassSettings, R
 from scirocco.run.engine import Engine
 from scirocco.run.folder import RunFolder, all_begun
 from scirocco.run.resume import GivenParts
+from scirocco.run.rounds import Cluster
 from scirocco.run.runner import run
 from scirocco.run.trace import Trace
 
+SHARDS = "shards"  # of data on the workers of a cluster, among what is said of the data
 RESUMER = "scirocco.models.resuming:ModelResumer"  # not imported: it knows all models
 
 
@@ -32,11 +34,15 @@ class FitLocation:
     given: GivenParts = field(default_factory=GivenParts)
     crew: Crew | None = None
     """Who advances the chains of a new fit, if not this process."""
+    cluster: Cluster | None = None
+    """Who holds the data, if not this process."""
 
     @classmethod
-    def of(cls, path: str | Path | None, crew: Crew | None = None) -> FitLocation:
+    def of(
+        cls, path: str | Path | None, crew: Crew | None = None, cluster: Cluster | None = None
+    ) -> FitLocation:  # fmt: skip
         """The folder for a new fit."""
-        return cls(None if path is None else Path(path), crew=crew)
+        return cls(None if path is None else Path(path), crew=crew, cluster=cluster)
 
     @property
     def begun(self) -> bool:

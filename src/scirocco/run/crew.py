@@ -220,22 +220,8 @@ class Crew:
             raise failure
 
     def require_workers(self, folder: Path) -> None:
-        """Reject workers that have another version, or do not see the folder of the run; before any work is done."""
-        said = os.urandom(8).hex()
-        (folder / PROBE).write_text(said)
-        try:
-            with waiting("waiting for a worker", None):
-                found = self.executor.submit(_look_around, folder, said, Software.here().scirocco).result()
-        except ModuleNotFoundError as error:
-            raise RuntimeError(f"the workers of the executor lack {error.name}: install it there too") from error
-        finally:
-            (folder / PROBE).unlink(missing_ok=True)
-        if found.seen != said or not (folder / found.left).exists():
-            raise ValueError(
-                f"a worker on {found.host} does not see {folder}, where its draws belong: give path=, a folder on "
-                "storage that all machines share"
-            )
-        (folder / found.left).unlink()
+        """Reject those that cannot do it, before any work is done."""
+        require_workers(self.executor, folder)
 
 
 class Watch:
@@ -277,6 +263,25 @@ class Surroundings(NamedTuple):
     host: str
     seen: str
     left: str
+
+
+def require_workers(executor: Executor, folder: Path) -> None:
+    """Reject workers that have another version, or do not see the folder of the run."""
+    said = os.urandom(8).hex()
+    (folder / PROBE).write_text(said)
+    try:
+        with waiting("waiting for a worker", None):
+            found = executor.submit(_look_around, folder, said, Software.here().scirocco).result()
+    except ModuleNotFoundError as error:
+        raise RuntimeError(f"the workers of the executor lack {error.name}: install it there too") from error
+    finally:
+        (folder / PROBE).unlink(missing_ok=True)
+    if found.seen != said or not (folder / found.left).exists():
+        raise ValueError(
+            f"a worker on {found.host} does not see {folder}, where its draws belong: give path=, a folder on "
+            "storage that all machines share"
+        )
+    (folder / found.left).unlink()
 
 
 def _look_around(folder: Path, said: str, version: str) -> Surroundings:

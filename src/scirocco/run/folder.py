@@ -6,6 +6,7 @@ stop            while there is one, groups of chains in other processes stop (``
 chains-<first>  the checkpoints of each group of chains (``run.checkpoint``), and the lock of the process that has it
 tuning-<k>      the rounds of a search for a step size, until the chains have begun; of shard k
 report          what the engine says of the run at its end
+documents       of a model whose shards live on workers, where these can read them (``run.rounds``)
 draws.zarr, ragged.zarr
 """
 

@@ -28,6 +28,7 @@ class GivenParts:
     blocks: tuple[Any, ...] = ()
     collect: Any = None
     initial: Any = None
+    client: Any = None
     folder: Callable[[Path], RunFolder] = RunFolder
     """Opens the folder of the run: who works on it, and where."""
 
@@ -50,6 +51,9 @@ class Resumer(ABC):
     threaded: ClassVar[bool] = False
     """Whether threads can be chosen."""
 
+    resident: ClassVar[bool] = False
+    """Whether the data may be on the workers of a client."""
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         part(cls)
@@ -65,7 +69,7 @@ def resume(
     sampler: Any = None, estimator: Any = None, batching: Any = None, blocks: Sequence[Any] = (),
     collect: Callable[[Any], Any] | bool | None = None, initial: Any = None, checkpoint_seconds: float | None = None,
     progress: bool | None = None, workers: int | None = None, threads: int | None = None, report: bool | None = None,
-    executor: Executor | None = None,
+    executor: Executor | None = None, client: Any = None,
 ) -> Any:  # fmt: skip
     """Go on with a run from its last checkpoint, bit for bit as if it had never stopped.
 
@@ -77,6 +81,7 @@ def resume(
     ``num_samples`` and ``max_seconds`` (counted from its beginning) extend a run; a model of counts that was fitted
     without a budget then makes as many passes as the seconds allow. They and the other options of how it is carried out
     are from now on those of the run; without them it goes on as it was started. An ``executor`` is for this call alone.
+    A fit whose documents were on the workers of a Dask ``client`` needs one again.
     """
     folder = Path(path)
     description = read_description(folder)
@@ -93,13 +98,15 @@ def resume(
         settings = replace(settings, num_samples=max(settings.num_samples, int(num_samples)))
     if threads is not None and not kind.threaded:
         raise ValueError(f"a run of {kind.kind} has no threads: leave it out")
+    if client is not None and (executor is not None or not kind.resident):
+        raise ValueError(f"client= is for data on its workers, and a run of {kind.kind} has none there: leave it out")
     options: dict[str, Any] = {
         "max_seconds": max_seconds, "checkpoint_seconds": checkpoint_seconds, "progress": progress, "workers": workers,
         "threads": threads, "report": report,
     }  # fmt: skip
     changed = replace(description.options, **{name: v for name, v in options.items() if v is not None})
     description = replace(description, settings=settings, options=changed)
-    given = GivenParts(sampler, estimator, batching, tuple(blocks), collect, initial)
+    given = GivenParts(sampler, estimator, batching, tuple(blocks), collect, initial, client)
     crew = Crew.of(executor, data, given, y, workers or 1)
     given = replace(given, folder=partial(RunFolder, crew=crew))
     return kind()(folder, description, data, y, given)

@@ -199,7 +199,8 @@ class DirichletProcessMixture(MixtureReadings):
 
     # Fitting.
 
-    def _read(self, X: Any, choice: SamplerChoice) -> tuple[Documents, SamplerChoice]:
+    def _read(self, X: Any, choice: SamplerChoice, location: FitLocation) -> tuple[Documents, SamplerChoice]:
+        del location
         rows = self._rows(X, reset=True)
         self._settings(rows)
         if choice.name == AUTO:

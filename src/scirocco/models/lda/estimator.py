@@ -8,6 +8,8 @@ that are exact, from a stream by the stochastic gradient samplers of the simplex
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,6 +17,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from scirocco.core.checks import positive_array, real_array, require_choice, require_count
+from scirocco.core.interrupt import interruptible
 from scirocco.corpora.documents import Documents
 from scirocco.corpora.store import Corpus
 from scirocco.counts.estimators import chosen_estimator
@@ -26,10 +29,13 @@ from scirocco.models.lda.assignments import Assignments
 from scirocco.models.lda.collapsed import are_many
 from scirocco.models.lda.documents import apart, document_draws, document_moments, document_topics
 from scirocco.models.lda.engine import TOPICS
-from scirocco.models.lda.fitting import fit_topics
+from scirocco.models.lda.fitting import fit_resident_topics, fit_topics
 from scirocco.models.lda.reading import TRANSFORM_DRAWS, TopicReading
 from scirocco.models.lda.sampler_names import IN_MEMORY, SAMPLERS, automatic, stream_sampler
 from scirocco.models.lda.seeds import checked_seed_words, seed_counts
+from scirocco.run.crew import Crew
+from scirocco.run.resume import GivenParts
+from scirocco.run.rounds import Cluster
 from scirocco.samplers.base import Sampler
 from scirocco.simplex import SCIR, Exact, SimplexSampler
 
@@ -177,10 +183,33 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicReading):  # t
 
     # Fitting.
 
-    def _read(self, X: Any, choice: SamplerChoice) -> tuple[Documents | Corpus, SamplerChoice]:
+    @interruptible
+    def fit(
+        self, X: Any, y: Any = None, *, path: str | Path | None = None, executor: Executor | None = None,
+        client: Any = None, shards: int | None = None,
+    ) -> LDA:  # fmt: skip
+        """Sample the posterior given ``X``: counts, documents x words, or a ``Corpus``.
+
+        With a ``path`` draws and checkpoints go to that folder, and ``scirocco.resume(path, X)`` goes on with a fit
+        that was interrupted or killed, bit for bit. The workers of an ``executor`` advance the chains, each a task.
+
+        The workers of a Dask ``client`` hold the documents, in so many ``shards``, for sampler "gibbs": a corpus that
+        no machine has the memory for. The draws depend on the number of shards, not on that of workers.
+        """
+        cluster = Cluster.of(client, shards)
+        if cluster is not None and executor is not None:
+            raise ValueError("chains go to an executor or documents to a client's workers: give executor or client")
+        return self._fit(X, y, FitLocation.of(path, Crew.of(executor, X, GivenParts(), y), cluster))
+
+    def _read(
+        self, X: Any, choice: SamplerChoice, location: FitLocation
+    ) -> tuple[Documents | Corpus, SamplerChoice]:  # fmt: skip
         """A matrix as documents, a corpus on disk as it is unless it may as well be in memory; and the sampler."""
         require_count("n_topics", self.n_topics)
         refuse_text(X)
+        if location.cluster is not None:
+            choice = SamplerChoice("gibbs") if choice.name == AUTO else choice
+            self._require_resident(choice)
         self._forget("moved_", "updates_", "vocabulary_")  # of a model that was fitted before
         if not isinstance(X, Corpus):
             documents = self._documents(X, reset=True)
@@ -189,6 +218,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicReading):  # t
         self._forget("feature_names_in_")
         self.vocabulary_ = np.array(X.vocabulary, dtype=object)
         choice = automatic(X, self) if choice.name == AUTO else choice
+        if location.cluster is not None:
+            return X, choice
         return X.load() if choice.name in IN_MEMORY or self.estimator == "saga" else X, choice
 
     def _run(self, data: Documents | Corpus, choice: SamplerChoice, location: FitLocation) -> None:
@@ -207,8 +238,13 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicReading):  # t
         if self.seed_words is not None:
             self._require_seeds(choice)
             self.labels_ = checked_seed_words(self.seed_words, self.n_topics, self._names(None), data.width)[1]
+        if location.cluster is not None and location.cluster.shards > data.size:
+            raise ValueError(
+                f"shards must not exceed the number of documents, {data.size:,}; got {location.cluster.shards:,}"
+            )
+        fit = fit_topics if location.cluster is None else fit_resident_topics
+        fit(self, data, choice, alpha, beta, location, passes=self._passes, seconds=self.max_seconds)
         self.word_counts_ = data.word_counts()
-        fit_topics(self, data, choice, alpha, beta, location, passes=self._passes, seconds=self.max_seconds)
         self.documents_seen_, self._stream = data.size, None
 
     def update(
@@ -323,6 +359,15 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicReading):  # t
             raise ValueError(f"seed_words with so many topics, {self.n_topics:,}, need sampler='gibbs'")
         if self.learn_beta:
             raise ValueError("learn_beta would learn from the seed words: give seed_words or learn_beta")
+
+    def _require_resident(self, choice: SamplerChoice) -> None:
+        """Reject what documents on workers do not allow."""
+        if choice.name != "gibbs":
+            raise ValueError(f"client= is for sampler='gibbs', whose documents are independent; got {choice.name!r}")
+        if self.seed_words is not None or np.ndim(self.beta) == 2:
+            raise ValueError("client= is for topics that are alike beforehand: leave out seed_words, and give one beta")
+        if self.batch_size is not None:
+            raise ValueError("with client= a round is over all documents: leave out batch_size")
 
     def _require_informed(self, choice: SamplerChoice) -> None:
         if choice.name != "gibbs":

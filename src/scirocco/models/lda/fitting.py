@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext, suppress
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from scirocco.corpora.documents import Documents
-from scirocco.corpora.store import Corpus
+from scirocco.corpora.store import Corpus, write_corpus
 from scirocco.counts.estimators import chosen_estimator
 from scirocco.counts.minibatches import FromDisk, InMemory, Minibatches
 from scirocco.counts.passes import SEARCH_SHARE
 from scirocco.models.count_model import SamplerChoice
-from scirocco.models.fit_location import FitLocation
+from scirocco.models.fit_location import SHARDS, FitLocation
 from scirocco.models.lda.agreement import Agreement
 from scirocco.models.lda.assignments import Assignments, InOrder
 from scirocco.models.lda.blocks import CorpusBlocks
 from scirocco.models.lda.engine import ORDER, TOPICS, TopicChain, TopicEngine
 from scirocco.models.lda.gibbs import CollapsedGibbs, KeptGibbs
 from scirocco.models.lda.held_out import HeldOut, held_out_size
+from scirocco.models.lda.resident import ResidentGibbs, ShardMaker, require_seen, sampled
 from scirocco.models.lda.sampler_names import IN_MEMORY, NATURAL, natural_sampler, stream_sampler
 from scirocco.models.lda.seeds import InformedGibbs, SeededCollapsedGibbs, SeededGibbs
 from scirocco.models.lda.start.em import StochasticEM
 from scirocco.models.lda.stream import StreamChain, StreamFit
 from scirocco.run.checkpoint import part
+from scirocco.run.folder import RunFolder, group_folder
+from scirocco.run.rounds import Rounds
 from scirocco.run.trace import Trace
 
 if TYPE_CHECKING:
@@ -34,6 +40,7 @@ if TYPE_CHECKING:
 WARM_TOKENS = 3e7  # after which the search for good topics has little left to find
 STREAM_BATCH = 500  # documents
 RECORDS = 4  # for each draw that is kept, at the least
+DOCUMENTS = "documents"  # in the folder of a run: those that workers hold
 NOISY = 1.5  # sds inflated by more than this are worth a warning
 
 
@@ -65,6 +72,60 @@ def fit_topics(
     trace = location.run(
         engines, model, documents.fingerprint(), seed=seed, sampler=choice.name, seconds=seconds, workers=workers
     )
+    keep(model, trace, documents, alpha)
+
+
+def fit_resident_topics(
+    model: LDA, documents: Documents | Corpus, choice: SamplerChoice, alpha: np.ndarray, beta: np.ndarray,
+    location: FitLocation, *, passes: float, seconds: float | None,
+) -> None:  # fmt: skip
+    """The same with documents on the workers of a cluster, which meet in the folder of the run."""
+    cluster, seed = location.cluster, location.seed(model.random_state)
+    assert cluster is not None
+    if location.path is not None and location.description is None:
+        RunFolder(location.path).require_free()
+    workers, threads = model._workers(model.n_chains)
+    temporary = partial(TemporaryDirectory, prefix="scirocco-run-", ignore_cleanup_errors=True)
+    with temporary() if location.path is None else nullcontext(location.path) as place:
+        folder = Path(place).resolve()
+        cluster.require_workers(folder)
+        corpus = documents.path.resolve() if isinstance(documents, Corpus) else folder / DOCUMENTS
+        if isinstance(documents, Corpus):
+            require_seen(cluster, corpus)
+        learn = ("alpha",) * bool(model.learn_alpha) + ("beta",) * bool(model.learn_beta)
+        rounds = [
+            Rounds(
+                cluster, group_folder(folder, number),
+                ShardMaker(corpus, cluster.shards, model.n_topics, seed, number, "alpha" in learn),
+            )
+            for number in range(model.n_chains)
+        ]  # fmt: skip
+
+        def make(number: int) -> TopicChain:
+            if isinstance(documents, Documents):
+                with suppress(FileExistsError):  # written when the run began
+                    write_corpus(corpus, [documents], documents.width)
+            sample = sampled(documents)
+            start = make_chain(model, choice, sample, alpha, beta, seed, number, threads, None, None)
+            assert isinstance(start, KeptGibbs)
+            share = sample.tokens / documents.tokens
+            return ResidentGibbs(rounds[number], start, share, seed=seed, chain=number, learn=learn)
+
+        engines = [
+            TopicEngine(
+                partial(make, number), number, draws=model._kept_draws(documents.width), passes=passes,
+                topics=model.n_topics, vocabulary=documents.width, tokens=documents.tokens,
+            )
+            for number in range(model.n_chains)
+        ]  # fmt: skip
+        try:
+            trace = location.run(
+                engines, model, documents.fingerprint() | {SHARDS: cluster.shards}, seed=seed, sampler=choice.name,
+                seconds=seconds, workers=workers,
+            )  # fmt: skip
+        finally:
+            for own in rounds:
+                own.forget()
     keep(model, trace, documents, alpha)
 
 

@@ -20,7 +20,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from scirocco.core.compiled import over_blocks
 from scirocco.core.seeds import Purpose, generator, stream_key
 from scirocco.corpora.documents import Documents
 from scirocco.counts.chains import PassChain
@@ -28,10 +27,9 @@ from scirocco.counts.estimators import KeptCounts
 from scirocco.counts.packing import Arrays
 from scirocco.models.lda.cells import Cells
 from scirocco.models.lda.collapsed import are_many, sweep_collapsed
-from scirocco.models.lda.engine import TopicChain
-from scirocco.models.lda.kernels import sweeps_kept, sweeps_proposed
+from scirocco.models.lda.given import CountedTopics, padded_alpha, sweep_given
 from scirocco.models.lda.kernels.vector_draw import padded
-from scirocco.models.lda.priors import learnt_alpha, learnt_beta
+from scirocco.models.lda.priors import alpha_sums, learnt_alpha, learnt_beta
 from scirocco.models.lda.start.race import Race
 from scirocco.simplex.exact import draw_gammas
 
@@ -39,7 +37,7 @@ BATCHES = 20  # minibatches in a sweep, unless topics are costly to draw beside 
 RECORD_COST = 6.0  # tenfold the time that a record takes for a cell of the table, over that of a sweep for a token
 
 
-class KeptGibbs(PassChain, TopicChain):
+class KeptGibbs(PassChain, CountedTopics):
     """Exact minibatch Gibbs with kept assignments."""
 
     search: Race
@@ -67,7 +65,7 @@ class KeptGibbs(PassChain, TopicChain):
             self.kept.codes, self.token_starts, self.width, 1 if are_many(self.topics) else groups
         )  # fmt: skip
         self.search = Race(
-            shuffled, self.kept, self.cells, self._padded_alpha(), beta, seed=seed, chain=chain,
+            shuffled, self.kept, self.cells, padded_alpha(self.alpha), beta, seed=seed, chain=chain,
             passes=search_passes, threads=threads,
         )  # fmt: skip
         if assigned is not None:  # the first documents have topics: only the others need a start
@@ -89,12 +87,14 @@ class KeptGibbs(PassChain, TopicChain):
         self._columns: dict[int, np.ndarray] = {}
 
     @property
-    def prior(self) -> np.ndarray:
-        """Of the topics, words x topics, or x 1 where it is the same for all."""
-        return self.beta[:, None]
+    def counts(self) -> np.ndarray:
+        """Of all assignments, words x topics."""
+        return self.kept.used
 
-    def _padded_alpha(self) -> np.ndarray:
-        return np.pad(self.alpha, (0, padded(self.topics) - self.topics))
+    @property
+    def totals(self) -> np.ndarray:
+        """Sums of the counts by topic."""
+        return self.kept.totals
 
     @property
     def record_every(self) -> float:
@@ -116,8 +116,9 @@ class KeptGibbs(PassChain, TopicChain):
     def end_pass(self) -> None:
         """Learn the priors, if that is wanted."""
         if "alpha" in self.learn:
-            found = learnt_alpha(self.alpha.astype(np.float64), self.token_starts, self.kept.labels)
-            self.alpha = found.astype(np.float32)
+            alpha = self.alpha.astype(np.float64)
+            sums = alpha_sums(alpha, self.token_starts, self.kept.labels)
+            self.alpha = learnt_alpha(alpha, *sums).astype(np.float32)
         if "beta" in self.learn:
             self.beta = learnt_beta(self.beta, self.kept.used)
 
@@ -131,44 +132,10 @@ class KeptGibbs(PassChain, TopicChain):
 
     def sweep(self, begin: int, end: int) -> None:
         """New topics, then new assignments of documents ``begin`` to ``end``."""
-        low, high = self.token_starts[begin], self.token_starts[end]
         self._draw_topics(self.position)
-        kept, old, call = self.kept, self.kept.labels[low:high].copy(), self.next_call()
-        if not are_many(self.topics):
-            blocks, alpha = -(-(end - begin) // sweeps_kept.DOCUMENTS), self._padded_alpha()
-            over_blocks(
-                lambda first, last: sweeps_kept.sweep_given(
-                    self.key, call, first, last, begin, end, self.token_starts, kept.codes, kept.labels, self.phi,
-                    alpha, self.topics,
-                ),
-                blocks,
-                self.threads,
-            )  # fmt: skip
-        else:
-            proposed = self._proposed(low, high)
-            over_blocks(
-                lambda first, last: sweeps_proposed.sweep_given(
-                    self.key, call, first, last, begin, end, self.token_starts, kept.codes, kept.labels, proposed,
-                    self.phi, self.alpha, self.topics,
-                ),
-                -(-(end - begin) // sweeps_proposed.DOCUMENTS),
-                self.threads,
-            )  # fmt: skip
-        kept.moved(low, old)
-
-    def _proposed(self, low: int, high: int) -> np.ndarray:
-        """A topic for each token from ``low`` to ``high``, drawn from its word's row of phi."""
-        (starts, places), call = self.kept.by_code, self.next_call()
-        lows, highs = (sweeps_proposed.in_reach(starts, places, int(limit)) for limit in (low, high))
-        proposed = np.empty(high - low, self.kept.labels.dtype)
-        over_blocks(
-            lambda first, last: sweeps_proposed.propose(
-                self.key, call, first, last, starts, places, lows, highs, self.phi, self.topics, int(low), proposed
-            ),
-            -(-self.width // sweeps_proposed.WORDS),
-            self.threads,
-        )
-        return proposed
+        sweep_given(
+            self.key, self.next_call, begin, end, self.token_starts, self.kept, self.phi, self.alpha, self.threads
+        )  # fmt: skip
 
     def _draw_topics(self, piece: int) -> None:
         """phi for the words of a minibatch, given all assignments; the other words through their totals."""
@@ -181,24 +148,6 @@ class KeptGibbs(PassChain, TopicChain):
         beyond = self.kept.totals + self.prior.sum(axis=0) - parameter.sum(axis=0)
         rest = draw_gammas(self.key, self.next_call(), np.maximum(beyond, 0.0), self.threads)
         self.phi[columns, : self.topics] = theta / (theta.sum(axis=0) + rest)
-
-    def draw(self) -> np.ndarray:
-        """Topics given all assignments, topics x words."""
-        theta = draw_gammas(self.key, self.next_call(), self.kept.used + self.prior, self.threads)
-        return np.ascontiguousarray((theta / theta.sum(axis=0)).T, dtype=np.float32)
-
-    def mean(self) -> np.ndarray:
-        """The expectation of ``draw``: less noise in averages."""
-        if are_many(self.topics):  # in the memory of one table
-            found = np.add(self.kept.used, self.prior, dtype=np.float32, casting="unsafe")
-            found /= (self.kept.totals + self.prior.sum(axis=0)).astype(np.float32)
-            return found.T
-        parameter = self.kept.used + self.prior
-        return (parameter / parameter.sum(axis=0)).T
-
-    def inflation(self) -> np.ndarray | None:
-        """Exact: minibatches add no noise."""
-        return None if self.searching else np.ones((self.topics, 1))
 
     def found(self) -> np.ndarray:
         """What the search has found so far, or the expectation of ``draw``."""
@@ -215,5 +164,13 @@ class CollapsedGibbs(KeptGibbs):
     def sweep(self, begin: int, end: int) -> None:
         """New assignments, the topics integrated out."""
         sweep_collapsed(
-            self.key, self.next_call, begin, end, self.cells, self.kept, self._padded_alpha(), self.beta, self.threads
+            self.key,
+            self.next_call,
+            begin,
+            end,
+            self.cells,
+            self.kept,
+            padded_alpha(self.alpha),
+            self.beta,
+            self.threads,
         )

@@ -35,14 +35,18 @@ def _histograms(starts: Any, z: Any, topics: int, limit: int) -> Any:
     return by_topic, by_length
 
 
-def learnt_alpha(alpha: np.ndarray, starts: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """One step for alpha, topic by topic."""
+def alpha_sums(alpha: np.ndarray, starts: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, float]:
+    """What the step for alpha needs of some documents: sums, above for each topic, and below."""
     limit = int(np.diff(starts).max(initial=0))
     by_topic, by_length = _histograms(starts, z, alpha.size, limit)
     sizes, total = np.arange(limit + 1), alpha.sum()
     used = np.flatnonzero(by_topic.any(axis=0))
     above = (by_topic[:, used] * (digamma(used + alpha[:, None]) - digamma(alpha)[:, None])).sum(axis=1)
-    below = by_length @ (digamma(sizes + total) - digamma(total))
+    return above, float(by_length @ (digamma(sizes + total) - digamma(total)))
+
+
+def learnt_alpha(alpha: np.ndarray, above: np.ndarray, below: float) -> np.ndarray:
+    """One step for alpha, topic by topic."""
     return np.maximum(alpha * above / max(below, 1e-300), LEAST_PRIOR)
 
 

@@ -51,7 +51,10 @@ def update(model: LDA, X: Any, vocabulary: Any, max_iter: int | None, max_second
     """New documents for a fitted model, given the assignments of the others or as a stream's next minibatches."""
     kept = model._assigned
     if kept is None and model.sampler_ in IN_MEMORY:
-        raise ValueError("the fit stopped before every document had its topics: fit again, with more time")
+        raise ValueError(
+            "the fit stopped before every document had its topics, or these were left on workers: fit again, to all "
+            "documents and with time enough"
+        )
     began = time.perf_counter()
     matrix, names, new = widened(X, vocabulary, model._names(None), model.components_.shape[1])
     documents = Documents.of(matrix)

@@ -1,0 +1,42 @@
+"""A client of Dask without a cluster."""
+
+import pickle
+from concurrent.futures import Future
+
+
+class AtOnce:
+    """A client of Dask, by its looks, that calls functions itself at once; each gets copies, as workers do."""
+
+    status, asynchronous = "running", False
+
+    def __init__(self):
+        self.sees = lambda argument: argument  # what a worker is given instead
+
+    def get_executor(self):
+        return self
+
+    def submit(self, function, *given, **options):
+        del options
+        future = Future()
+        future.key = id(future)
+        try:
+            sent = pickle.loads(pickle.dumps((function, tuple(map(self.sees, given)))))
+            future.set_result(pickle.loads(pickle.dumps(sent[0](*sent[1]))))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def gather(self, futures):
+        return [future.result() for future in futures]
+
+    def who_has(self, futures):
+        return {future.key: ("here",) for future in futures}
+
+    def nthreads(self):
+        return {"here": 1}
+
+    def cancel(self, futures):
+        pass
+
+    def run(self, function, *given):
+        return {"here": function(*given)}
