@@ -38,7 +38,6 @@ from scirocco.command_line.outcome import (
 from scirocco.command_line.sample import Sample
 from scirocco.command_line.topics import Topics
 from scirocco.core.interrupt import Interrupt
-from scirocco.report.posterior import sizes_of
 from scirocco.run.description import CodeSettings, Description, PassSettings, ShardSettings, StepSettings
 from scirocco.run.folder import read_description
 from scirocco.run.trace import Trace
@@ -202,6 +201,8 @@ def info(
 
 def _what(place: Place, known: Description | None, model: Any) -> dict[str, Any]:
     """What a run is."""
+    from scirocco.report.posterior import sizes_of
+
     facts: dict[str, Any] = {"what": "a run"}
     if place.job is not None:
         facts = {"what": f"scirocco {place.job.name}", "command": place.job.command()}
