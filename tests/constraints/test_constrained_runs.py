@@ -312,7 +312,7 @@ def log_likelihood_in_groups(p, row):
 
 def test_a_hierarchy_whose_density_has_no_maximum(monkeypatch):
     """It rises without end as tau goes to zero and all groups are equal; the posterior mean of tau is 0.028."""
-    monkeypatch.setattr(warm_up, "ROUNDS", 2)
+    monkeypatch.setattr(warm_up, "MOST_ROUNDS", 2)
     data = {"group": GROUP, "y": EFFECT}
     target = sc.Target(log_prior_of_groups, log_likelihood_in_groups, data, constraints={"tau": constraints.positive})
     start = {"mu": jnp.array(0.0), "tau": jnp.array(1.0), "a": jnp.zeros(GROUPS)}
