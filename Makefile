@@ -8,7 +8,7 @@ LOWEST := .venv-lowest
 # uv takes a tenth of pip's time; where it finds no index, as behind a mirror that only pip knows, pip does it
 install = $(1)/bin/uv pip install --quiet --python $(1)/bin/python $(2) || $(1)/bin/python -m pip install --quiet $(2)
 
-.PHONY: demo test lint types test-all test-quick test-lowest test-pymc test-package package coverage bench experiments docs \
+.PHONY: demo test suite lint types test-all test-quick test-lowest test-pymc test-package package coverage bench experiments docs \
 	docs-fresh clean clean-compiled
 
 # 3 says that the verdict is not to use the result, as it may be where a machine is slow
@@ -16,7 +16,11 @@ demo: $(VENV)/.demo
 	rm -rf results/demo
 	$(BIN)/scirocco demo --out results/demo || [ $$? -eq 3 ]
 
-test: lint types
+# types are looked at by one core while the other begins with the tests
+test: lint
+	$(MAKE) --no-print-directory -j 2 types suite
+
+suite: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" --durations=20
 
 lint: $(VENV)/.dev
