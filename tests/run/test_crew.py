@@ -190,6 +190,22 @@ def test_ctrl_c_stops_all_at_a_checkpoint(after_turns, tmp_path, alone, threads)
     assert same(sc.resume(tmp_path / "run", posterior(), executor=threads), alone("gradient"))
 
 
+def test_workers_that_are_gone_are_not_waited_for(monkeypatch, tmp_path, alone):
+    class Killed(Changed):
+        def submit(self, function, *given):
+            if not isinstance(function, crew.Task):
+                return super().submit(function, *given)
+            if function.first:  # a second Ctrl-C would stop at once
+                signal.raise_signal(signal.SIGINT)
+            return Future()
+
+    monkeypatch.setattr(crew, "PATIENCE", 0.1)
+    trace = gradient(Killed(lambda *given: given), path=tmp_path / "run")
+    assert (trace.stopped.kind, trace.count) == ("interrupted", 0)
+    assert (tmp_path / "run" / "stop").exists()  # for those who are at work all the same
+    assert same(sc.resume(tmp_path / "run", posterior()), alone("gradient"))
+
+
 def test_an_error_of_a_worker_arrives_with_its_words(after_turns, tmp_path, alone, threads):
     def fail():
         raise OSError("no space left")

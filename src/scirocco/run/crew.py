@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
 from contextlib import suppress
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from scirocco.run.resume import GivenParts
 
 BEACON, PROBE = "progress.json", "probe"
-PATIENCE = 120.0  # seconds for which a worker that holds a group may show no progress, compiling say
+PATIENCE = 120.0  # seconds for which a worker may show no sign: it may compile
 LEGS, LEAST_LEG = 8, 5.0  # parts of a budget, and seconds, after which a group makes room for others
 
 
@@ -194,9 +195,9 @@ class Crew:
             for group in groups:
                 if not group.over:
                     submit(group)
-            while running:
+            while running and not watch.gone:
                 done, _ = wait(running, timeout=LOOK, return_when=FIRST_COMPLETED)
-                watch.look()
+                watch.look(bool(done))
                 for future in done:
                     group = running.pop(future)
                     try:
@@ -213,7 +214,10 @@ class Crew:
         except BaseException:
             watch.stop()  # who is still at work finds it, however late
             raise
-        watch.begin()
+        for future in running:
+            future.cancel()
+        if not running:
+            watch.begin()
         if failure is not None and not (interrupt.asked and isinstance(failure, BrokenExecutor | CancelledError)):
             if isinstance(failure, BrokenExecutor) and folder.keeps:
                 failure.add_note(f"scirocco.resume({str(folder.path)!r}, ..., executor=) goes on with a new executor")
@@ -229,7 +233,7 @@ class Watch:
 
     def __init__(self, folder: Path, bar: Progress, clock: Clock) -> None:
         self.folder, self.bar, self.clock, self.told = folder, bar, clock, False
-        self._compiled = 0.0
+        self._compiled, self._seen, self._heard = 0.0, list[Any](), time.perf_counter()
 
     def begin(self) -> None:
         """Nobody is to stop."""
@@ -238,10 +242,16 @@ class Watch:
     def stop(self) -> None:
         """Tell them to stop at the next border of their work, or before they begin."""
         (self.folder / STOP).touch()
-        self.told = True
+        if not self.told:
+            self.told, self._heard = True, time.perf_counter()
 
-    def look(self) -> None:
-        """Show the one that has most left to do; what they compile is not part of the budget."""
+    @property
+    def gone(self) -> bool:
+        """Whether they were told to stop, and have shown no sign since: killed, all of them, or cut off."""
+        return self.told and time.perf_counter() - self._heard > PATIENCE
+
+    def look(self, ended: bool) -> None:
+        """Show the one that has most left to do; what they compile is not part of the budget. Some may have ended."""
         shown = []
         for place in self.folder.glob(f"chains-*/{BEACON}"):
             try:
@@ -251,6 +261,8 @@ class Watch:
             shown.append(seen)
             add_compile_seconds(max(0.0, compiled - self._compiled))
             self._compiled = max(compiled, self._compiled)
+        if ended or shown != self._seen:
+            self._seen, self._heard = shown, time.perf_counter()
         if shown:
             phase, done, total, unit, draws = min(shown, key=lambda seen: seen[1] / max(seen[2], 1e-300))
             share = max(done / max(total, 1e-300), self.clock.share)
