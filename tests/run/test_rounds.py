@@ -2,12 +2,14 @@
 
 import os
 import signal
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from scirocco.core.interrupt import Interrupt
 from scirocco.run import rounds
 from scirocco.run.rounds import Cluster, Rounds, Shard, spread
 
@@ -142,3 +144,17 @@ def test_workers_that_do_not_see_the_folder(at_once, tmp_path):
     at_once.sees = lambda argument: tmp_path / "away" if isinstance(argument, Path) else argument
     with pytest.raises(ValueError, match=r"does not see .*give path=, a folder on storage that all machines share"):
         Cluster(at_once, 2).require_workers(tmp_path / "run")
+
+
+def test_ctrl_c_is_obeyed_when_no_worker_is_left(at_once, tmp_path, monkeypatch):
+    driver = Rounds(Cluster(at_once, 2), tmp_path / "run", Walk)
+
+    def submit(*given, **options):
+        signal.raise_signal(signal.SIGINT)
+        monkeypatch.setattr(at_once, "nthreads", dict)
+        monkeypatch.setattr(at_once, "submit", lambda *given, **options: Future())
+        return Future()
+
+    monkeypatch.setattr(at_once, "submit", submit)
+    with Interrupt(), pytest.raises(KeyboardInterrupt):
+        walked(driver, 1)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -30,12 +31,14 @@ from typing import Any
 from filelock import FileLock
 
 from scirocco.core.checks import require_count
+from scirocco.core.interrupt import poll
 from scirocco.run import checkpoint
 from scirocco.run.checkpoint import Arrays
 from scirocco.run.crew import require_version, require_workers
 from scirocco.run.description import Software
 from scirocco.run.folder import LOCK
 
+PAUSE = 0.005  # seconds between two looks at a round
 SAVE_EVERY = 10  # rounds, which are repeated at the most when a worker dies
 
 
@@ -197,6 +200,10 @@ class Rounds:
             for shard, home in enumerate(self._homes)
         ]  # fmt: skip
         try:
+            while not all(future.done() for future in futures):
+                if not client.nthreads():
+                    poll()  # nobody is there to end the round
+                time.sleep(PAUSE)
             answers = client.gather(futures)
             where = client.who_has(futures)
         except BaseException:
