@@ -108,6 +108,7 @@ bench: $(VENV)/.bench results/covertype_reference.npz
 	$(BIN)/python benchmarks/lda.py
 	$(BIN)/python benchmarks/lda_speed.py
 	$(BIN)/python benchmarks/lda_scaling.py
+	$(BIN)/python benchmarks/lda_threads.py
 	$(BIN)/python benchmarks/cluster.py
 	$(BIN)/python benchmarks/dp_mixture.py
 	$(BIN)/python benchmarks/dp_mixture.py --data synthetic --rows 100000

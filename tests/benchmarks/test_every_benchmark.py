@@ -76,6 +76,10 @@ TINY = {
          "topica WarpLDA"],
         {},
     ),
+    "lda_threads": (
+        ["--documents", "150", "--seconds", "0.5", "--turns", "1"],
+        {"TOPICS": 3, "WORDS": 60, "HELD_OUT": 20, "PART": 100},
+    ),
     "large_table": (["--rows", "3000", "--columns", "2"], {"GROUP": 1000}),
     "local_parameters": (
         ["--groups", "50", "--sampled", "0"],
