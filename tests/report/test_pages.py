@@ -119,6 +119,17 @@ def test_a_page_says_what_ran_in_the_words_of_its_model():
     assert "<dt>draws</dt><dd>none</dd>" in page("diverged").read_text(encoding="utf-8")
 
 
+def test_what_nuts_would_cost_is_in_the_time_of_this_run():
+    text = page("posterior").read_text(encoding="utf-8")
+
+    def found(pattern):
+        return float(re.search(pattern, text)[1].replace(",", ""))
+
+    seconds, passes = found(r"<dd>([\d.e-]+) s, compiling not counted"), found(r"<dd>([\d.,]+), each chain its own")
+    wanted, cost = found(r"about ([\d,]+) passes over the data for"), found(r"gradients; ([\d.,e-]+) s at the time")
+    assert cost == pytest.approx(wanted * seconds / passes, rel=0.05)  # rounded, all four
+
+
 def test_one_chain_has_no_ranks():
     """They would be flat whatever it did."""
     one, four = (page(kind).read_text(encoding="utf-8") for kind in ("ratings", "posterior"))

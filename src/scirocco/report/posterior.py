@@ -385,10 +385,11 @@ def _costs(trace: Trace, found: Any) -> list[tuple[str, Child]]:
         return rows
     rows.append(("passes over the data", f"{number(made * share)}, each chain its own"))
     if np.isfinite(worst):
-        passes = (
-            f"about {LEAPFROGS * worst:,.0f} passes over the data for as many effective draws of the worst parameter"
-        )
-        rows.append(("NUTS", f"{passes}, if each takes {LEAPFROGS} gradients"))
+        passes = LEAPFROGS * worst
+        seconds = passes * trace.seconds / (made * share)
+        words = f"about {passes:,.0f} passes over the data for as many effective draws of the worst parameter"
+        pace = f"{number(seconds)} s at the time that a row of a minibatch took here"
+        rows.append(("NUTS", f"{words}, if each takes {LEAPFROGS} gradients; {pace}"))
     return rows
 
 
