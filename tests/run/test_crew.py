@@ -177,13 +177,18 @@ def after_turns(monkeypatch):
     return arrange
 
 
-def test_ctrl_c_stops_all_at_a_checkpoint(after_turns, tmp_path, alone, threads):
+@pytest.fixture
+def interrupting(tmp_path):
     def interrupt():
         signal.raise_signal(signal.SIGINT)
         while not (tmp_path / "run" / "stop").exists():  # the main thread has noticed
             time.sleep(0.01)
 
-    after_turns(1, interrupt)
+    return interrupt
+
+
+def test_ctrl_c_stops_all_at_a_checkpoint(interrupting, after_turns, tmp_path, alone, threads):
+    after_turns(1, interrupting)
     trace = gradient(threads, path=tmp_path / "run")
     assert trace.stopped.kind == "interrupted"
     assert not is_whole(trace)
@@ -223,11 +228,20 @@ def test_divergence_stops_all(threads):
     assert caught.value.trace.stopped.kind == "diverged"
 
 
-def test_groups_share_a_budget_of_time(monkeypatch, threads):
-    monkeypatch.setattr(crew, "LEAST_LEG", 0.0)
-    with ThreadPoolExecutor(1) as pool:
-        trace = gradient(pool, num_samples=10**7, collect=False, max_seconds=1.5)
+def test_a_budget_of_time_ends_a_run_that_goes_on_with_more(tmp_path, alone, threads):
+    trace = gradient(threads, path=tmp_path / "run", max_seconds=1e-6)
     assert trace.stopped.kind == "budget"
+    assert not is_whole(trace)
+    assert same(sc.resume(tmp_path / "run", posterior(), max_seconds=1e6, executor=threads), alone("gradient"))
+
+
+def test_groups_take_turns_where_time_is_limited(monkeypatch, interrupting, after_turns, tmp_path):
+    monkeypatch.setattr(crew, "LEAST_LEG", 0.0)
+    monkeypatch.setattr(crew, "LEGS", 1e12)  # one turn each time
+    after_turns(6, interrupting)
+    with ThreadPoolExecutor(1) as pool:
+        trace = gradient(pool, num_samples=10**7, collect=False, max_seconds=1e5, path=tmp_path / "run")
+    assert trace.stopped.kind == "interrupted"
     assert list(trace.chains) == [0, 1, 2]  # none waited for the other's end
 
 

@@ -129,9 +129,11 @@ class GroupFolder(RunFolder):
             group, used = Group.begun(engine, self.path)
             clock, leg = Clock(options.max_seconds, max(used, task.used)), Clock(task.seconds)
             try:
-                while not (group.over or engine.waits or clock.over or leg.over or interrupt.asked or self._stopped):
+                while not (group.over or engine.waits or clock.over or interrupt.asked or self._stopped):
                     group.turn(clock, options.checkpoint_seconds)
                     self._show(group)
+                    if leg.over:
+                        break
             finally:
                 if group.whole:
                     group.save(clock)
