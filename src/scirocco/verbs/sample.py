@@ -208,11 +208,11 @@ class GradientParts(NamedTuple):
 def begin(
     target: Target, parts: GradientParts, settings: StepSettings, options: RunOptions, path: str | Path | None, *,
     resumer: str | None = None, model: ModelSettings | None = None, choice: Choice | None = None,
-    notes: tuple[str, ...] = (), clock: Clock | None = None, executor: Any = None,
+    notes: tuple[str, ...] = (), clock: Clock | None = None, executor: Executor | None = None,
 ) -> Trace:  # fmt: skip
     """A new run, of its own or the fit of a ``model``, with which ``resumer`` goes on; ``notes`` are for its reader.
 
-    ``clock`` has gone since the call whose budget it is. ``executor`` may be an ``Crew``, of a model.
+    ``clock`` has gone since the call whose budget it is.
     """
     clock = clock or Clock()
     require_collect(parts.collect)
@@ -225,9 +225,7 @@ def begin(
     if isinstance(target, Target):
         notes, data = (*target.notes, *notes), target.source.fingerprint()
         description = replace(description, coords=target.axes.coords, notes=notes, data=data)
-    crew = executor
-    if not isinstance(executor, Crew):
-        crew = Crew.of(executor, target, parts.given(own=choice is None), workers=options.workers)
+    crew = Crew.of(executor, target, parts.given(own=choice is None), workers=options.workers)
     if path is None and crew is None:
         return _run(target, parts, description, None, clock, choice)
     require_target(target)
