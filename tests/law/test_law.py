@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import gaussian as g
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.linalg import solve_continuous_lyapunov
 
 import scirocco as sc
 from scirocco.gradient.engine import GradientEngine
@@ -251,8 +253,9 @@ def test_weighted_draws():
 THERMOSTATS = {
     "euler": ({"integrator": "euler"}, 0.05),
     "badodab": ({"integrator": "badodab"}, 0.02),
-    "euler per coordinate": ({"integrator": "euler", "per_coordinate": True}, 0.05),
-    "badodab per coordinate": ({"integrator": "badodab", "per_coordinate": True}, 0.02),
+    "euler per coordinate": ({"integrator": "euler", "thermostats": "coordinate"}, 0.05),
+    "badodab per coordinate": ({"integrator": "badodab", "thermostats": "coordinate"}, 0.02),
+    "badodab per leaf": ({"integrator": "badodab", "thermostats": "leaf"}, 0.02),
 }
 
 
@@ -285,15 +288,68 @@ def test_thermostats_absorb_minibatch_noise(name, temperature):
         for lam, v in zip(problem.precision, noise, strict=True)
     ]
     assert max(heated) > 1.8
-    # One thermostat for all coordinates absorbs the mean of their noises: exact only if these are equal.
+    # A thermostat for several coordinates absorbs the mean of their noises: exact only if these are equal.
     heat = friction + h * noise / (2 * temperature)
-    settled = heat if "per coordinate" in name else np.full(3, heat.mean())
+    settled = np.full(3, heat.mean())
+    if "per coordinate" in name:
+        settled = heat
+    elif "per leaf" in name:
+        settled = np.append(np.full(2, heat[:2].mean()), heat[2])
     wanted = temperature / problem.precision * heat / settled
     if "euler" in name:
         # Euler's friction step removes xi (1 - h xi/2) instead of xi: the thermostat settles higher, positions colder.
         xi = (1 - np.sqrt(1 - 2 * h * settled)) / h
         wanted = wanted * (1 - h * xi / 2)
     check_law(sampler, sc.Plain(), wanted, slack=slack + 0.02, steps=6000, burn_in=1500, problem=problem, batch=10)
+
+
+def correlated(thermostats, temperature, *, h=0.04, friction=2.0, rows=100, batch=10):
+    """Means over draws of x x' by chain, the law that is wanted, and that of a thermostat for each coordinate, where
+    minibatches are noisy along (1, 1, 0) more than elsewhere."""
+    precision, v = np.array([10.0, 5.0, 20.0]), np.array([1.0, 1.0, 0.0]) / np.sqrt(2)
+    wanted = 50.0 * np.eye(3) + 350.0 * np.outer(v, v)  # the variance of the gradient of a minibatch
+    tau = precision / rows
+    z = np.random.default_rng(4).normal(size=(rows, 3))
+    z = (z - z.mean(0)) @ np.linalg.inv(np.linalg.cholesky(np.cov(z.T, bias=True))).T
+    data = z @ np.linalg.cholesky(batch / rows**2 * wanted / np.outer(tau, tau)).T
+    target = sc.Target(None, lambda p, x: -0.5 * jnp.sum(tau * (x - p["m"]) ** 2), data.astype(np.float32))
+    start = {"m": jnp.zeros(3)}
+    kind = sc.samplers.AlongDirections(sc.optimise.noise_directions(target, start, 1))
+    sampler = sc.SGNHT(
+        h, diffusion=friction, temperature=temperature, integrator="badodab",
+        thermostats=kind if thermostats == "along" else thermostats,
+    )  # fmt: skip
+    kernel = sc.kernel(target, sampler, batch_size=batch, seed=1)
+    engine = GradientEngine(kernel, start, chains=CHAINS, recording=Recording(1500, 1))
+    engine.start()
+    total = np.zeros((CHAINS, 3, 3))
+    while engine.step < 7500:
+        x = engine.advance(7500).draws["m"]
+        total += np.einsum("cti,ctj->cij", x, x, dtype=np.float64)
+    heat = friction * np.eye(3) + h * wanted / (2 * temperature)
+    rest, one = np.zeros((3, 3)), np.eye(3)
+    pull = np.block([[rest, one], [-np.diag(precision), -np.diag(np.diag(heat))]])
+    cold = solve_continuous_lyapunov(pull, -np.block([[rest, rest], [rest, 2 * temperature * heat]]))[:3, :3]
+    return total / 6000, np.diag(temperature / precision), cold
+
+
+@pytest.mark.parametrize(
+    ("thermostats", "temperature"),
+    [
+        ("matrix", 2.0), ("along", 1.0), ("coordinate", 2.0), pytest.param("matrix", 1.0, marks=pytest.mark.slow),
+        pytest.param("along", 2.0, marks=pytest.mark.slow), pytest.param("coordinate", 1.0, marks=pytest.mark.slow),
+    ],
+)  # fmt: skip
+def test_a_matrix_absorbs_correlated_noise(thermostats, temperature):
+    """Where a thermostat for each coordinate leaves the correlation in, by as much as the linear SDE says."""
+    squares, posterior, uncorrelated = correlated(thermostats, temperature)
+    scale = np.sqrt(np.outer(*2 * [np.diag(posterior)]))
+    assert (uncorrelated / scale)[0, 1] > 0.2
+    law = uncorrelated if thermostats == "coordinate" else posterior
+    se = squares.std(0, ddof=1) / np.sqrt(CHAINS)
+    assert np.all(se < 0.03 * scale)
+    gap = np.abs(squares.mean(0) - law)
+    assert np.all(gap < LIMIT * se + 0.03 * scale), (squares.mean(0) / scale, law / scale, se / scale)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0])

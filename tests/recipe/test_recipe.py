@@ -53,6 +53,22 @@ def thermostat(per_coordinate, noise=0.7):
     return drift, d, energy
 
 
+def matrix_thermostat(noise=((0.9, 0.4), (0.4, 0.6))):
+    """Their equation 11 with mu = 1: a friction Xi that finds correlated noise."""
+    noise = np.asarray(noise)
+
+    def drift(z):
+        p, xi = z[2:4], z[4:].reshape(2, 2)
+        return join([p, -slope(z[:2]) - xi @ p, (jnp.outer(p, p) - jnp.eye(2)).ravel()])
+
+    def energy(z):
+        return potential(z[:2]) + z[2:4] @ z[2:4] / 2 + jnp.sum((z[4:].reshape(2, 2) - noise) ** 2) / 2
+
+    d = np.zeros((8, 8))
+    d[2:4, 2:4] = noise
+    return drift, d, energy
+
+
 COUNTS, ALPHA = jnp.array([3.0, 0.0, 1.0]), 0.5
 
 
@@ -124,6 +140,7 @@ RIGHT = {
     "sghmc, underdamped Langevin, sms-ubu, full friction": (underdamped(FULL), 4, 2, potential, None),
     "sgnht": (thermostat(False), 5, 2, potential, None),
     "sgnht, one per coordinate": (thermostat(True), 6, 2, potential, None),
+    "sgnht, a matrix": (matrix_thermostat(), 8, 2, potential, None),
     "sgrld": ((riemannian_gamma, lambda z: z, riemannian_energy), 3, 3, riemannian_energy, draws(3, positive=3)),
     "sggmc, circle": (spinning(), 2, 1, lambda q: -2 * jnp.cos(q[0]), None),
     "sggmc, sphere": (geodesic(1.2), 4, 2, sphere_potential, draws(4, angles=True)),

@@ -11,8 +11,9 @@ from scipy.linalg import expm
 
 import scirocco as sc
 from scirocco.core.trees import normal_like
-from scirocco.integrators.langevin import aboba, baoab, coast, euler, ornstein_uhlenbeck, ubu
+from scirocco.integrators.langevin import INTEGRATORS, aboba, baoab, coast, euler, ornstein_uhlenbeck, ubu
 from scirocco.integrators.law import euler_variance, stationary_variance
+from scirocco.integrators.matrix import LowRank
 from scirocco.samplers.sgnht import SGNHTState
 
 THETA = {"x": jnp.array([0.3, -1.2]), "y": jnp.array(0.7)}
@@ -113,10 +114,81 @@ def test_sgnht_is_algorithm_1():
     np.testing.assert_allclose(new.thermostat, xi + H * (p @ p / 3 - 1), rtol=1e-5)
 
 
-def test_sgnht_thermostat_per_coordinate():
-    sampler = sc.SGNHT(H, diffusion=A, per_coordinate=True, temperature=2.0)
-    new, _ = sampler.step(KEY, sampler.init(KEY, THETA), gradient)
-    np.testing.assert_allclose(leaves(new.thermostat), A + H * (leaves(new.momentum) ** 2 - 2.0), rtol=1e-5)
+def test_thermostats_of_leaves_of_coordinates_and_of_products():
+    """Driven by the kinetic energy of what shares them; the next momentum feels them."""
+
+    def moved(thermostats, theta=THETA):
+        sampler = sc.SGNHT(H, diffusion=A, thermostats=thermostats, temperature=2.0)
+        state = sampler.init(KEY, theta)
+        return sampler.step(KEY, state, gradient)[0], sampler
+
+    new, _ = moved("coordinate")
+    p = new.momentum
+    np.testing.assert_allclose(leaves(new.thermostat), A + H * (leaves(p) ** 2 - 2.0), rtol=1e-5)
+    new, sampler = moved("leaf")
+    for name, xi in new.thermostat.items():
+        np.testing.assert_allclose(xi, A + H * (np.mean(np.square(p[name])) - 2.0), rtol=1e-5)
+    new, sampler = moved("matrix")
+    outer = np.outer(p["x"], p["x"])
+    np.testing.assert_allclose(new.thermostat["x"], A * np.eye(2) + H * (outer - 2 * np.eye(2)), rtol=1e-5)
+    again, _ = sampler.step(jax.random.key(3), new, gradient)
+    stirred = np.sqrt(2 * A * 2.0 * H) * np.asarray(normal_like(jax.random.key(3), THETA)["x"])
+    felt = p["x"] - H * np.asarray(new.thermostat["x"]) @ p["x"] - H * np.asarray(gradient(new.position)["x"])
+    np.testing.assert_allclose(again.momentum["x"], felt + stirred, rtol=1e-4)
+
+
+@pytest.mark.parametrize("integrator", ["euler", "baoab", "split_friction"])
+def test_a_friction_of_low_rank_is_the_matrix_that_it_stands_for(integrator):
+    v = jnp.asarray(np.linalg.qr(np.random.default_rng(0).normal(size=(4, 2)))[0], jnp.float32)
+    along, rest = jnp.array([[1.5, 0.7], [0.7, 0.9]]), jnp.float32(0.4)
+    whole = sc.Matrix(v @ along @ v.T + rest * (jnp.eye(4) - v @ v.T))
+    x = jnp.array([0.3, -0.4, 0.8, 0.1])
+    one, other = (
+        INTEGRATORS[integrator](x, 2 - x, lambda x: 2.0 * x, normal_like(KEY, x), 0.3, friction, 0.8)
+        for friction in (whole, LowRank(v, along, rest))
+    )
+    for mine, wanted in zip(other[:2], one[:2], strict=True):
+        np.testing.assert_allclose(mine, wanted, rtol=2e-5)
+
+
+def test_a_thermostat_along_directions_and_its_law():
+    """With the axes for directions it is what a matrix is, and one number, between them."""
+    theta, v = jnp.zeros(3), np.eye(3, dtype=np.float32)[:, :1]
+    sampler, whole = (
+        sc.SGNHT(H, diffusion=0.5, thermostats=kind, temperature=2.0)
+        for kind in (sc.samplers.AlongDirections(v), "matrix")
+    )
+    state = sampler.init(KEY, theta)
+    new, _ = sampler.step(KEY, state, lambda x: 2.0 * x)
+    p = np.asarray(new.momentum)
+    np.testing.assert_allclose(new.thermostat.along, [[0.5 + H * (p[0] ** 2 - 2.0)]], rtol=1e-5)
+    np.testing.assert_allclose(new.thermostat.rest, 0.5 + H * (np.mean(p[1:] ** 2) - 2.0), rtol=1e-5)
+    assert float(sampler.stats(new)["thermostat"]) == pytest.approx(0.5 + H * (np.mean(p**2) - 2.0), rel=1e-5)
+    precision, noise = np.array([1.0, 2.0, 3.0]), np.array([8.0, 3.0, 3.0]) / H
+    laws = [
+        s.stationary_variance(s.settled(s.init(KEY, theta), precision, noise), precision, noise)
+        for s in (sampler, whole)
+    ]
+    np.testing.assert_allclose(*laws, rtol=1e-5)
+
+
+def test_thermostats_that_do_not_fit():
+    v = np.eye(3, dtype=np.float32)[:, :1]
+    theta = jnp.zeros(3)
+    along = sc.samplers.AlongDirections
+    for kind, h, noise, words in (
+        ("matrix", np.full(3, H, np.float32), 0.0, 'thermostats="matrix" wants one step_size for each leaf'),
+        (along(v), np.full(3, H, np.float32), 0.0, "wants one step_size for each leaf"),
+        (along(v), H, sc.GradientNoise("diagonal"), "takes no noise_estimate that is measured"),
+        (along(v), H, np.full(3, 0.1, np.float32), "wants one noise_estimate for each leaf"),
+        (along({"x": v}), H, 0.0, "basis must have the structure"),
+        (along(np.eye(3, dtype=np.float32)), H, 0.0, "fewer columns"),
+        (along(2 * v), H, 0.0, "orthonormal columns"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            sc.SGNHT(h, diffusion=A, thermostats=kind, noise_estimate=noise).check(theta)
+    with pytest.raises(ValueError, match="thermostats must be one of one, leaf, coordinate, matrix; got 'all'"):
+        sc.SGNHT(H, thermostats="all")
 
 
 def test_the_algorithms_1_and_2_of_the_source_are_one_chain():
@@ -249,10 +321,10 @@ def test_the_laws_of_the_report_agree_with_closed_forms():
 
 
 @pytest.mark.parametrize("integrator", ["euler", "badodab"])
-@pytest.mark.parametrize("per_coordinate", [False, True])
-def test_a_diffusion_may_follow_a_schedule(integrator, per_coordinate):
+@pytest.mark.parametrize("thermostats", ["one", "coordinate", "matrix"])
+def test_a_diffusion_may_follow_a_schedule(integrator, thermostats):
     """Step 5 of a schedule is a step with the number that it has there; so are its law and its noise."""
-    options = {"integrator": integrator, "per_coordinate": per_coordinate, "temperature": 2.0}
+    options = {"integrator": integrator, "thermostats": thermostats, "temperature": 2.0}
     scheduled = sc.SGNHT(H, diffusion=lambda step: A / (1.0 + step), **options)
     start = scheduled.init(KEY, THETA)
     np.testing.assert_array_equal(
@@ -318,8 +390,7 @@ def test_wrong_settings_of_momentum_samplers():
 
 def test_switches_are_true_or_false():
     for sampler, name in (
-        (sc.SGNHT(H), "per_coordinate"), (sc.GeodesicSGNHT(H), "per_coordinate"), (sc.NUTS(0.1), "dense"),
-        (sc.SGHMC(H, friction=1.0), "resample_momentum"), (sc.SCIRCV(0.1), "remove_bias"),
+        (sc.NUTS(0.1), "dense"), (sc.SGHMC(H, friction=1.0), "resample_momentum"), (sc.SCIRCV(0.1), "remove_bias"),
     ):  # fmt: skip
         for value in (b"x", 1, "no", None):
             # Not by the constructor, whose types the tests' own checker guards.

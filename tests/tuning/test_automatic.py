@@ -239,7 +239,7 @@ def test_a_run_has_the_posterior_it_promises(make):
 
 
 @pytest.mark.parametrize(
-    "sampler", [sc.SGLD("auto"), pytest.param(sc.SGNHT("auto", per_coordinate=True), marks=pytest.mark.slow)]
+    "sampler", [sc.SGLD("auto"), pytest.param(sc.SGNHT("auto", thermostats="coordinate"), marks=pytest.mark.slow)]
 )
 def test_a_temperature_is_kept(sampler):
     warm = type(sampler)(**{**vars(sampler), "temperature": 4.0})

@@ -203,7 +203,7 @@ def test_the_report_sees_a_step_that_is_too_long_and_noise():
         (sc.SGGMC(sc.Auto(search=True)), "there is no warm-up on manifolds"),
         (sc.SGGMC("auto", resample_momentum=True), "needs a sampler that knows its law"),
         (sc.SGGMC("auto", friction={"m": np.ones(D), "k": 1.0}), "friction must be one number for each point"),
-        (sc.SGNHT("auto", per_coordinate=True), "per_coordinate gives each coordinate a friction"),
+        (sc.SGNHT("auto", thermostats="coordinate"), 'thermostats="coordinate" gives coordinates frictions'),
     ],
 )
 def test_what_cannot_be_tuned(sampler, words):

@@ -9,8 +9,9 @@ uses one gradient, and is linear in the noise it is given, so that one step can 
 coordinate (a diagonal scaling of time, which keeps the same law).
 
 On a manifold the drift is the geodesic flow and momenta are tangent vectors: gradient and noise enter by their tangent
-parts. Leaves of ``friction`` and ``diffusion`` may then be a ``Matrix``, and ``diffusion`` a function of the position
-at which the gradient was taken, for noise that is known or measured there.
+parts. Leaves of ``friction`` and ``diffusion`` may be a ``Matrix`` (a friction ``LowRank``, beside one number for the
+diffusion), and ``diffusion`` a function of the position at which the gradient was taken, for noise that is known or
+measured there.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import jax.numpy as jnp
 
 from scirocco.core.types import Array, Gradient, Number, Params
 from scirocco.integrators import matrix
-from scirocco.integrators.matrix import Matrix
+from scirocco.integrators.matrix import LowRank, Matrix
 from scirocco.manifolds import FLAT, Geometry, Manifold
 
 Step = Callable[..., tuple[Params, Params, Params]]
@@ -168,7 +169,9 @@ def damp(position: Params, momentum: Params, h: Params, friction: Params, geomet
     """Friction alone: ``p <- e^(-A h) p``."""
 
     def one(m: Manifold, x: Array, p: Array, h: Number, a: Any) -> Array:
-        return matrix.damped(m, x, p, a, h) if isinstance(a, Matrix) else jnp.exp(-a * h) * p
+        if isinstance(a, LowRank):
+            return a.apply(lambda a: _decay(h, a), p)
+        return matrix.damped(m, x, p, a, h) if isinstance(a, Matrix) else _decay(h, a) * p
 
     return geometry.each(one, position, momentum, h, friction)
 
@@ -182,6 +185,8 @@ def relax(
     def one(m: Manifold, x: Array, p: Array, z: Array, h: Number, a: Any, d: Any) -> Array:
         if isinstance(a, Matrix):
             return matrix.ornstein_uhlenbeck(m, x, p, z, h, a, d)
+        if isinstance(a, LowRank):
+            return a.apply(lambda a: _decay(h, a), p) + a.apply(lambda a: _stirring(h, a, d), z)
         stirred = matrix.root_times(m, x, d, z) if isinstance(d, Matrix) else m.project(x, jnp.sqrt(d) * z)
         return ornstein_uhlenbeck(p, stirred.astype(p.dtype), h, a, 1.0)
 
@@ -219,7 +224,17 @@ def _wandering(s: Number) -> Array:
 
 def ornstein_uhlenbeck(momentum: Number, noise: Number, h: Number, friction: Number, diffusion: Number) -> Array:
     """O: the exact solution over time h of ``dp = -A p dt + sqrt(2 D) dW``, for any sign of A."""
-    return jnp.exp(-friction * h) * momentum + jnp.sqrt(2 * diffusion * h * _mean_decay(2 * friction * h)) * noise
+    return _decay(h, friction) * momentum + _stirring(h, friction, diffusion) * noise
+
+
+def _decay(h: Number, friction: Number) -> Array:
+    """What is left of a momentum after a time h."""
+    return jnp.exp(-friction * h)
+
+
+def _stirring(h: Number, friction: Number, diffusion: Number) -> Array:
+    """The sd of the noise that has come in after a time h."""
+    return jnp.sqrt(2 * diffusion * h * _mean_decay(2 * friction * h))
 
 
 def _mean_decay(rate: Number) -> Array:
@@ -235,6 +250,8 @@ def at(diffusion: Diffusion, position: Params) -> Params:
 
 
 def _pull(m: Manifold, x: Array, friction: Any, p: Array) -> Array:
+    if isinstance(friction, LowRank):
+        return friction.apply(lambda a: a, p)
     return matrix.times(m, x, friction, p) if isinstance(friction, Matrix) else friction * p
 
 

@@ -10,8 +10,9 @@ exactly. A matrix acts on one point, its entries in one row (of Euclidean leaves
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -44,6 +45,22 @@ class Matrix:
             raise ValueError(f"a Matrix holds square floating matrices; got the shape {array.shape}, {array.dtype}")
         if not np.all(np.isfinite(array)) or not np.allclose(array, np.swapaxes(array, -1, -2), rtol=1e-5):
             raise ValueError("a Matrix must be symmetric and finite")
+
+
+class LowRank(NamedTuple):
+    """The friction V X V' + xi (I - V V') of a leaf in flat space; V has orthonormal columns, ``basis`` (n, r)."""
+
+    basis: Array
+    along: Array
+    rest: Array
+
+    def apply(self, function: Callable[[Array], Array], u: Array) -> Array:
+        """A function of the friction, given as one of its eigenvalues, times u: r^3 and n r operations."""
+        values, vectors = jnp.linalg.eigh(self.along.astype(u.dtype))
+        axes = self.basis @ vectors
+        rest = function(self.rest.astype(u.dtype))
+        inside = axes.T @ u.ravel()
+        return rest * u + (axes @ ((function(values) - rest) * inside)).reshape(u.shape)
 
 
 def check_fit(name: str, value: Any, manifold: Manifold, leaf: Any) -> None:

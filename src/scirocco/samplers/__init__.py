@@ -15,6 +15,7 @@ from scirocco.samplers.sghmc import SGHMC
 from scirocco.samplers.sgld import SGLD
 from scirocco.samplers.sgnht import SGNHT
 from scirocco.samplers.smsubu import SMSUBU
+from scirocco.samplers.thermostats import AlongDirections
 from scirocco.samplers.underdamped import UnderdampedLangevin
 from scirocco.samplers.zigzag import ZigZag
 
@@ -27,6 +28,7 @@ __all__ = [
     "SGLD",
     "SGNHT",
     "SMSUBU",
+    "AlongDirections",
     "Auto",
     "Barker",
     "GeodesicSGNHT",

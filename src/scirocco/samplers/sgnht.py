@@ -4,10 +4,10 @@
 
 The friction xi adapts until the mean kinetic energy is right, and so absorbs minibatch noise of unknown size: in the
 limit xi ~ N(A + B, T/n) with B = h V / (2 T) for isotropic gradient noise of variance V. Targets exp(-U/T). Ding et
-al. (2014), Algorithm 1; their Algorithm 2 is the same chain with eta = h^2 and a = A h. ``per_coordinate`` gives every
-coordinate a thermostat of its own, d xi_i = (p_i^2 - T) dt, for noise of different size in each. The integrator
-"badodab" is the symmetric splitting of Leimkuhler and Shang (2016). On a manifold n is its dimension, p a tangent
-vector; see ``geodesic_sgnht``.
+al. (2014), Algorithm 1; their Algorithm 2 is the same chain with eta = h^2 and a = A h. ``thermostats`` says which
+momenta share one, for noise that is not the same in all directions: ``samplers.thermostats``. The integrator "badodab"
+is the symmetric splitting of Leimkuhler and Shang (2016). On a manifold n is its dimension, p a tangent vector; see
+``geodesic_sgnht``.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.core.checks import require_choice, require_count, require_flag
+from scirocco.core.checks import require_choice, require_count
 from scirocco.core.trees import normal_like
-from scirocco.core.types import Array, Gradient, Key, Number, Params, Setting
+from scirocco.core.types import Array, Gradient, Key, Params, Setting
 from scirocco.integrators.langevin import baoab, euler, split_friction
 from scirocco.integrators.law import stationary_variance
 from scirocco.integrators.thermostat import THERMOSTATS
-from scirocco.manifolds import FLAT, Geometry, Manifold
+from scirocco.manifolds import FLAT, Geometry
 from scirocco.samplers.base import (
     GeodesicSampler,
     Info,
@@ -40,6 +40,7 @@ from scirocco.samplers.base import (
 )
 from scirocco.samplers.noise import GradientNoise
 from scirocco.samplers.sghmc import injected, require_excess, require_noise, warmth
+from scirocco.samplers.thermostats import KINDS, AlongDirections, Thermostats
 
 
 class SGNHTState(NamedTuple):
@@ -55,11 +56,13 @@ class SGNHTState(NamedTuple):
 class SGNHT(GeodesicSampler[SGNHTState]):
     """SGNHT; ``step_size`` is the time step h, ``diffusion`` the injected noise A.
 
+    ``thermostats`` is "one" for all coordinates, one for each "leaf" (array of parameters) or each "coordinate", a
+    "matrix" for each leaf, where noise is correlated too, or ``samplers.AlongDirections``, a matrix of low rank.
     ``noise_estimate`` is as for SGHMC: what need not be injected because the gradient brings it. ``inner_steps`` steps,
     each on a fresh minibatch, make one step of the chain.
 
-    >>> SGNHT(step_size=0.01, diffusion=1.0, integrator="badodab").per_coordinate
-    False
+    >>> SGNHT(step_size=0.01, diffusion=1.0, integrator="badodab").thermostats
+    'one'
     """
 
     independent_draws: ClassVar[bool] = True
@@ -71,7 +74,7 @@ class SGNHT(GeodesicSampler[SGNHTState]):
     step_size: Setting
     _: KW_ONLY
     diffusion: Setting = 1.0
-    per_coordinate: bool = False
+    thermostats: Any = "one"
     integrator: str = "euler"
     temperature: Setting = 1.0
     noise_estimate: Setting = 0.0
@@ -82,7 +85,8 @@ class SGNHT(GeodesicSampler[SGNHTState]):
         require_positive("diffusion", self.diffusion, allow_zero=True)
         require_positive("temperature", self.temperature, allow_zero=True)
         require_noise(self.noise_estimate)
-        require_flag("per_coordinate", self.per_coordinate)
+        if not isinstance(self.thermostats, AlongDirections):
+            require_choice("thermostats", self.thermostats, KINDS)
         require_count("inner_steps", self.inner_steps)
         require_choice("integrator", self.integrator, THERMOSTATS)
 
@@ -90,13 +94,9 @@ class SGNHT(GeodesicSampler[SGNHTState]):
         """Reject settings that differ within a point of a manifold, and more noise than there should be."""
         h = spread(self.step_size, 0, position)
         check_constant("step_size", h, position, geometry)
-        if self.per_coordinate and not geometry.flat:
-            raise ValueError(
-                "per_coordinate gives each coordinate a friction of its own, and coordinates of a point of a manifold "
-                "have no momenta of their own: use one thermostat, per_coordinate=False"
-            )
         heat = warmth(self.diffusion, at(self.temperature, 0), jnp.int32(0), position)
         require_excess(heat, self.noise_estimate, h, position, geometry, "diffusion")
+        self._kind.check(position, geometry, h, self._injected(jnp.int32(0), position, geometry))
 
     @property
     def law_known(self) -> bool:
@@ -108,8 +108,7 @@ class SGNHT(GeodesicSampler[SGNHTState]):
         scale = jnp.sqrt(jnp.asarray(at(self.temperature, 0), jnp.float32))
         momentum = jax.tree.map(lambda z: (scale * z).astype(z.dtype), geometry.normal(key, position))
         start = jnp.asarray(at(self.diffusion, 0), jnp.result_type(*jax.tree.leaves(position)))
-        thermostat = jax.tree.map(lambda p: jnp.full_like(p, start), position) if self.per_coordinate else start
-        return SGNHTState(position, jnp.int32(0), momentum, thermostat)
+        return SGNHTState(position, jnp.int32(0), momentum, self._kind.start(start, position))
 
     def step(
         self, key: Key, state: SGNHTState, gradient: Gradient, geometry: Geometry = FLAT
@@ -118,40 +117,30 @@ class SGNHT(GeodesicSampler[SGNHTState]):
         time = self._time(state)
         h = spread(self.step_size, time, state.position)
         temperature = at(self.temperature, time)
-        dimension = geometry.dimension(state.position)
-
-        def excess(p: Array, h: Number) -> Array:
-            return h * (p * p - temperature)
-
-        def surplus(m: Manifold, p: Array, h: Number) -> Array:
-            """h (p'p - m T), one h for each point."""
-            degrees = m.dimension(p.shape) / p.size  # of a coordinate: less than 1 on a manifold
-            return jnp.sum(h * (p * p - degrees * temperature))
 
         def heat(thermostat: Params, momentum: Params, share: float) -> Params:
-            if self.per_coordinate:
-                return jax.tree.map(lambda t, p, h: t + share * excess(p, h), thermostat, momentum, h)
-            total = sum(jax.tree.leaves(geometry.each(surplus, momentum, h)))
-            return thermostat + share * total / dimension
+            return self._kind.driven(thermostat, momentum, h, temperature, geometry, share)
 
         position, momentum, thermostat, g = THERMOSTATS[self.integrator](
             state.position, state.momentum, state.thermostat, gradient, normal_like(key, state.position), h,
             self._injected(time, state.position, geometry, gradient), heat,
-            lambda thermostat: self._friction(thermostat, state.position), geometry.warm(temperature),
+            lambda thermostat: self._kind.friction(thermostat, state.position), geometry.warm(temperature),
         )  # fmt: skip
         return SGNHTState(position, state.step + 1, momentum, thermostat), info(h, g)
 
     def stats(self, state: SGNHTState, geometry: Geometry = FLAT) -> dict[str, Array]:
         """The kinetic energy, and the mean of the thermostats."""
-        total = sum((jnp.sum(leaf) for leaf in jax.tree.leaves(state.thermostat)), start=jnp.zeros(()))
+        frictions = self._kind.along(state.thermostat, state.position)
+        total = sum((jnp.sum(leaf) for leaf in jax.tree.leaves(frictions)), start=jnp.zeros(()))
         energy = kinetic_energy(state.momentum, geometry)
-        return {"kinetic_energy": energy, "thermostat": total / size(state.thermostat)}
+        return {"kinetic_energy": energy, "thermostat": total / size(frictions)}
 
     def _time(self, state: SGNHTState) -> Array:
         return state.step // self.inner_steps
 
-    def _friction(self, thermostat: Params, like: Params) -> Params:
-        return thermostat if self.per_coordinate else jax.tree.map(lambda _: thermostat, like)
+    @property
+    def _kind(self) -> Thermostats:
+        return self.thermostats if isinstance(self.thermostats, AlongDirections) else KINDS[self.thermostats]
 
     def _injected(self, time: Array, like: Params, geometry: Geometry = FLAT, gradient: Gradient | None = None) -> Any:
         """A T - B: the diffusion that is injected, the noise estimate B taken off."""
@@ -169,14 +158,13 @@ class SGNHT(GeodesicSampler[SGNHTState]):
         h = spread(self.step_size, self._time(state), noise)
         own = self._injected(self._time(state), noise)
         heat = jax.tree.map(lambda v, h, d: (np.asarray(d) + h * v / 2) / temperature, noise, h, own)
-        if not self.per_coordinate:
-            heat = sum(np.sum(leaf) for leaf in jax.tree.leaves(heat)) / size(noise)
-            h = sum(np.mean(leaf) for leaf in jax.tree.leaves(h)) / len(jax.tree.leaves(h))
-        if self.integrator == "euler":
-            heat = jax.tree.map(
-                lambda d, h: np.where(2 * h * d < 1, (1 - np.sqrt(np.maximum(1 - 2 * h * d, 0))) / h, np.inf), heat, h
-            )
-        return state._replace(thermostat=heat)
+
+        def level(heat: Any, h: Any) -> Any:
+            if self.integrator != "euler":
+                return heat
+            return np.where(2 * h * heat < 1, (1 - np.sqrt(np.maximum(1 - 2 * h * heat, 0))) / h, np.inf)
+
+        return state._replace(thermostat=self._kind.settled(level, heat, h))
 
     def longest_step(self) -> float:
         """Beyond this the thermostat itself, which swings with frequency sqrt(2 T), loses its hold."""
@@ -189,7 +177,7 @@ class SGNHT(GeodesicSampler[SGNHTState]):
         return jax.tree.map(
             lambda lam, v, h, xi, d: stationary_variance(scheme, lam, v, h, xi, d, epoch),
             precision, noise, spread(self.step_size, self._time(state), precision),
-            self._friction(state.thermostat, precision), self._injected(self._time(state), precision),
+            self._kind.along(state.thermostat, precision), self._injected(self._time(state), precision),
         )  # fmt: skip
 
     def injected_noise(self, state: SGNHTState, like: Params) -> Params:
