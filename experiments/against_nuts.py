@@ -214,12 +214,13 @@ def check(results: Results) -> list[Claim]:
 
     return [
         Claim("the time of NUTS grows rapidly with N, that of SGLD-CV slowly (seconds added from the smallest to the "
-              "largest N: over 3 times as many)", added[NUTS] > 3 * max(added[SOURCE], 0),
+              "largest N: over 3 times as many)",
+              common.among_sizes(ratio, added[NUTS] > 3 * max(added[SOURCE], 0)),
               f"NUTS {added[NUTS]:+.1f} s, SGLD-CV {added[SOURCE]:+.1f} s"),
         Claim("SGLD-CV is poor beside NUTS when N is small (mean divergence over 3 times as large)",
               ratio[small] > 3, f"N = {small:,}: {kl[SOURCE, small]:.4f} against {kl[NUTS, small]:.4f}"),
         Claim("and becomes reasonable as N grows (the ratio falls below a third of that)",
-              ratio[large] < ratio[small] / 3,
+              common.among_sizes(ratio, ratio[large] < ratio[small] / 3),
               f"ratio {ratio[small]:.1f} at N = {small:,}, {ratio[large]:.1f} at {large:,}"),
         Claim("beyond the source: the divergence of SGLD-CV is that of an autoregression, minibatches play no part "
               "(mean of the seeds within 99.8 % of its law, at every N)",

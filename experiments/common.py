@@ -9,9 +9,10 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -38,11 +39,24 @@ COLOURS = canvas.COLOURS[:4]
 
 
 class Claim(NamedTuple):
-    """A claim of the source, whether it holds here by its criterion, and what was measured."""
+    """A claim of the source, whether it holds here by its criterion, and what was measured.
+
+    None says that this run cannot tell: of growth, with one size.
+    """
 
     claim: str
-    holds: bool
+    holds: bool | None
     evidence: str
+
+    @property
+    def outcome(self) -> str:
+        """In words."""
+        return "not tested" if self.holds is None else "holds" if self.holds else "FAILS"
+
+
+def among_sizes(sizes: Sized, holds: object) -> bool | None:
+    """What a comparison of sizes says, which one size does not make."""
+    return bool(holds) if len(sizes) > 1 else None
 
 
 # Chains.
@@ -184,7 +198,7 @@ def play(
     """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     modes = ("tiny", "short", "full")
-    parser.add_argument("--mode", choices=modes, default="full", help="full is as long as the source's")
+    parser.add_argument("--mode", choices=modes, default="full", help="full is as long as its docstring says")
     parser.add_argument("--output", type=Path, default=Path("results"), help="the folder for the picture")
     options = parser.parse_args(argv)
     start = time.perf_counter()
@@ -193,8 +207,8 @@ def play(
     print(f"{description.splitlines()[0]}\n\n{printed}\n")
     if options.mode != "full":
         print("A shorter mode: the criteria are those of the full length and may fail for lack of draws.\n")
-    for claim, holds, evidence in claims:
-        print(f"[{'holds' if holds else 'FAILS'}] {claim}\n        {evidence}")
+    for claim in claims:
+        print(f"[{claim.outcome}] {claim.claim}\n        {claim.evidence}")
     options.output.mkdir(parents=True, exist_ok=True)
     picture = options.output / f"{name}.png"
     draw(results, picture)
@@ -208,10 +222,29 @@ def play(
         "seconds": round(seconds),
         "versions": {package: version(package) for package in ("scirocco", "jax", "numba", "numpy")},
         "table": printed,
-        "claims": [{"claim": c, "holds": bool(holds), "evidence": e} for c, holds, e in claims],
+        "commit": _commit(),
+        "settings": {name: str(value) for name, value in sys.modules[check.__module__].MODES[options.mode].items()},
+        "claims": [
+            {"claim": c.claim, "holds": None if c.holds is None else bool(c.holds), "evidence": c.evidence}
+            for c in claims
+        ],
     }
     (options.output / f"{name}.json").write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
     print(f"\nPicture: {picture} ({seconds:.0f} s in all)")
+
+
+def _commit() -> str | None:
+    """The commit of the repository that this runs in, with a + if files have changed since; None without one."""
+
+    def git(*arguments: str) -> str:
+        asked = ["git", "-C", str(Path(__file__).parent), *arguments]
+        return subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
+
+    try:
+        changed = git("status", "--porcelain", "--untracked-files=no")
+        return git("rev-parse", "--short=12", "HEAD") + "+" * bool(changed)
+    except (OSError, subprocess.CalledProcessError):
+        return None
 
 
 def columns(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

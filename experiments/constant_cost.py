@@ -311,11 +311,12 @@ def check(results: Results) -> list[Claim]:
         Claim("SGLD-CV arrives at every size (means and sds within 5 %)", bool(np.all(np.isfinite(fixed))),
               listed["SGLD-CV"]),
         Claim("its cost is flat in N (the largest within a factor 3 of the smallest, over all sizes)",
-              bool(len(sizes) > 1 and max(fixed) < 3 * min(fixed)),
+              common.among_sizes(sizes, max(fixed) < 3 * min(fixed)),
               f"largest / smallest {max(fixed) / min(fixed):.2f}"),
         Claim("that of SGLD grows about linearly (slope of log cost in log N between 0.7 and 1.3 where it arrived, and "
               "where it did not the budget was below the prediction)",
-              bool(0.7 < slope < 1.3 and all(made.gradients[-1] < made.predicted for made in beyond)),
+              common.among_sizes(sizes, 0.7 < slope < 1.3 and all(made.gradients[-1] < made.predicted
+                                                                           for made in beyond)),
               f"slope {slope:.2f} from {len(reached)} sizes; {listed['SGLD']}"),
         Claim("SGLD-CV is cheaper than SGLD at every size, even with its set-up (in gradients of rows, or rows read)",
               all(f + results.setups[n].rows < (g if np.isfinite(g) else results.runs["SGLD", n].gradients[-1])
@@ -323,7 +324,8 @@ def check(results: Results) -> list[Claim]:
               "; ".join(f"{n:,}: {f + results.setups[n].rows:.2e} against {_cost(results.runs['SGLD', n])}"
                         for n, f in zip(sizes, fixed, strict=True))),
         Claim("the set-up is linear in N at most (passes over the data at the largest size no more than at the "
-              "smallest)", bool(len(sizes) > 1 and setups[-1] <= setups[0]), f"{common.spread(setups, 1)} passes"),
+              "smallest)",
+              common.among_sizes(sizes, setups[-1] <= setups[0]), f"{common.spread(setups, 1)} passes"),
         Claim("beyond the source: the law foretells the cost (within a factor 2, wherever a method arrived)",
               bool(ratios and max(ratios) < 2 and min(ratios) > 0.5),
               f"measured / predicted {common.spread(ratios, 2)}"),

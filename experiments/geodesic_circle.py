@@ -58,7 +58,7 @@ SAMPLERS = {
     ZERO: sc.SGGMC(STEP_SIZE, friction=FRICTION, inner_steps=INNER),
     THERMOSTAT: sc.GeodesicSGNHT(STEP_SIZE, diffusion=FRICTION, inner_steps=INNER),
     EXACT: sc.SGGMC(STEP_SIZE, friction=FRICTION, inner_steps=INNER),
-    REFERENCE: sc.GMC(STEP_SIZE, leapfrog_steps=INNER),
+    REFERENCE: sc.GMC(STEP_SIZE, leapfrog_steps=INNER, jitter=0.0),
 }
 SOURCE = {KNOWN: "no obvious corruption", REFERENCE: "run as well"}
 COLOUR = dict(zip(SAMPLERS, (COLOURS[0], COLOURS[1], COLOURS[2], INK, COLOURS[3]), strict=True))

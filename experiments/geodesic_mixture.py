@@ -82,7 +82,7 @@ SAMPLERS = {
     ZERO: sc.SGGMC(STEP_SIZE, friction=FRICTION, inner_steps=INNER),
     ONCE: OneMinibatch(STEP_SIZE, friction=FRICTION, noise_estimate=FISHER),
     FULL: sc.SGGMC(STEP_SIZE, friction=FRICTION, inner_steps=INNER),
-    REFERENCE: sc.GMC(1e-3, leapfrog_steps=20),
+    REFERENCE: sc.GMC(1e-3, leapfrog_steps=20, jitter=0.0),
 }
 COLOUR = dict(zip(SAMPLERS, (COLOURS[0], COLOURS[2], COLOURS[1], INK, COLOURS[3]), strict=True))
 

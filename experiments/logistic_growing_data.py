@@ -379,7 +379,8 @@ def check(results: Results) -> list[Claim]:
                                f"{common.spread(y, 4)}" for size, (x, y) in pairs.items()))  # fmt: skip
 
     def growth(text: str, values: list[float], least: bool = True) -> Claim:
-        return Claim(text, bool(len(values) > 1 and np.all(np.diff(values) > 0) and least), common.spread(values, 2))
+        holds = common.among_sizes(sizes, np.all(np.diff(values) > 0) and least)
+        return Claim(text, holds, common.spread(values, 2))
 
     arrival = {m: [results.arrival(size, m) for size in sizes] for m in METHODS}
 

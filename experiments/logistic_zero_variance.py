@@ -186,10 +186,10 @@ def check(results: Results) -> list[Claim]:
         Claim("it leaves the mean where it is (within 3 standard errors, every run and size)", max(shifts) < 3,
               f"at most {max(shifts):.2f}"),
         Claim("with plain gradients the reduction diminishes as N grows (mean of the runs, from size to size, to below "
-              "10 %)", bool(len(sizes) > 1 and np.all(np.diff(mean[PLAIN]) < 0) and mean[PLAIN][-1] < 0.1),
+              "10 %)", common.among_sizes(sizes, np.all(np.diff(mean[PLAIN]) < 0) and mean[PLAIN][-1] < 0.1),
               listed[PLAIN]),
         Claim("with those of SGLD-CV it does not (at the largest size at least 0.9 times that at the smallest)",
-              bool(len(sizes) > 1 and mean[CONTROLLED][-1] > 0.9 * mean[CONTROLLED][0]), listed[CONTROLLED]),
+              common.among_sizes(sizes, mean[CONTROLLED][-1] > 0.9 * mean[CONTROLLED][0]), listed[CONTROLLED]),
         Claim("with its sign as printed the correction reduces the variance (in every run, on all data)",
               bool(printed.max() < 1), f"variance times {common.spread(printed, 2)}"),
         Claim("at corrected parameters the variance falls as well (by more than half in every run, on all data)",

@@ -177,12 +177,13 @@ def play(load, monkeypatch, capsys, tmp_path):
         module.main(["--mode", mode, "--output", str(tmp_path / "pictures")])
         printed, claims = capsys.readouterr().out, module.check(found)
         assert module.table(found) in printed
-        for claim, holds, evidence in claims:
-            assert f"[{'holds' if holds else 'FAILS'}] {claim}\n        {evidence}\n" in printed
+        for claim in claims:
+            assert f"[{claim.outcome}] {claim.claim}\n        {claim.evidence}\n" in printed
         picture = tmp_path / "pictures" / f"{name}.png"
         assert str(picture) in printed
         stored = json.loads(picture.with_suffix(".json").read_text())
-        assert [tuple(claim.values()) for claim in stored["claims"]] == [(c, bool(h), e) for c, h, e in claims]
+        assert [tuple(claim.values()) for claim in stored["claims"]] == [tuple(claim) for claim in claims]
+        assert list(stored["settings"]) == list(module.MODES[mode])
         assert picture.read_bytes().startswith(b"\x89PNG")
         assert picture.stat().st_size > 20_000
         return module, found, claims

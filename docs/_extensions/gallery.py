@@ -15,6 +15,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS = ROOT / "experiments"
 RESULTS = EXPERIMENTS / "results"
+OUTCOMES = {True: "holds", False: "does not hold", None: "not tested"}
 SHARED = {"common", "rating_chains"}  # what the others import
 
 
@@ -44,17 +45,17 @@ def page(name: str) -> str:
     if result.exists():
         stored = json.loads(result.read_text())
         versions = ", ".join(f"{package} {number}" for package, number in stored["versions"].items())
+        commit = f", commit {stored['commit']}" if stored.get("commit") else ""
         mode = "" if stored["mode"] == "full" else f" A shorter run than the source's (mode '{stored['mode']}')."
         parts += [
             f"![{title}]({name}.png)",
             "## Claims",
             "\n".join(
-                f"- **{'holds' if claim['holds'] else 'does not hold'}**: {escaped(claim['claim'])}\n"
-                f"  <br>{escaped(claim['evidence'])}"
+                f"- **{OUTCOMES[claim['holds']]}**: {escaped(claim['claim'])}\n  <br>{escaped(claim['evidence'])}"
                 for claim in stored["claims"]
             ),
             "## Result",
-            f"`{stored['command']}`, {stored['date']}, {stored['seconds']:,} s, {versions}.{mode}",
+            f"`{stored['command']}`, {stored['date']}, {stored['seconds']:,} s, {versions}{commit}.{mode}",
             fenced(stored["table"]),
         ]
     else:
@@ -75,8 +76,9 @@ def outcome(name: str) -> str:
     if not (RESULTS / f"{name}.json").exists():
         return "no stored result"
     claims = json.loads((RESULTS / f"{name}.json").read_text())["claims"]
-    holds = sum(claim["holds"] for claim in claims)
-    return f"{holds} of {len(claims)} claims hold"
+    tested = [claim["holds"] for claim in claims if claim["holds"] is not None]
+    untested = len(claims) - len(tested)
+    return f"{sum(tested)} of {len(tested)} claims hold" + (f", {untested} not tested" if untested else "")
 
 
 def overview() -> str:
