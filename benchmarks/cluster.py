@@ -21,6 +21,7 @@ from lda_scaling import PART, USED, documents
 
 from scirocco.corpora import write_corpus
 from scirocco.corpora.documents import Documents
+from scirocco.corpora.parts import Stretches
 from scirocco.models.lda.gibbs import KeptGibbs
 from scirocco.models.lda.kernels.vector_draw import padded
 from scirocco.models.lda.resident import ResidentGibbs, ShardMaker, sampled
@@ -78,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             for number in options.workers:
                 found.setdefault(("threads", number), []).append(seconds(kept(whole, topics, number)))
                 with clients(number) as client:
-                    make = ShardMaker(corpus.path, SHARDS, topics, 0, 0, learn_alpha=False)
+                    make = ShardMaker(Stretches(corpus.path, SHARDS), topics, 0, 0, learn_alpha=False)
                     rounds = Rounds(Cluster(client, SHARDS), Path(folder) / f"{turn}-{number}", make)
                     start = kept(sampled(corpus, tokens=10**6), topics, number)
                     chain = ResidentGibbs(rounds, start, 0.0, seed=0, chain=0, learn=())

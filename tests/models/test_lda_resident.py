@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 import test_lda_laws as laws
+from here import Here
 
 import scirocco as sc
 from scirocco.corpora.documents import Documents
@@ -18,17 +19,6 @@ from scirocco.run import group
 
 kernel = laws.kernel  # a fixture
 COUNTS = np.random.default_rng(2).poisson(0.4, (60, 30))
-
-
-class Here:
-    """Rounds over shards in this process and in memory."""
-
-    def __init__(self, shards):
-        self.shards, self.round = shards, 0
-
-    def __call__(self, message):
-        self.round += 1
-        return [shard.advance(self.round, message) for shard in self.shards]
 
 
 @pytest.mark.parametrize("kernel", ["dense", "proposed"], indirect=True)

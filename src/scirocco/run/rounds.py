@@ -77,7 +77,7 @@ class Cluster:
         if client.status != "running":
             raise ValueError(f"the client is {client.status}: give one that is connected to its cluster")
         if shards is None:
-            raise ValueError("shards= must say how many parts the documents are in: one for each thread of the workers")
+            raise ValueError("shards= must say how many parts the data are in: one for each thread of the workers")
         require_count("shards", shards)
         return cls(client, int(shards))
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from scirocco.corpora.documents import Documents
+from scirocco.corpora.parts import Stretches
 from scirocco.corpora.store import Corpus, write_corpus
 from scirocco.counts.estimators import chosen_estimator
 from scirocco.counts.minibatches import FromDisk, InMemory, Minibatches
@@ -24,14 +23,12 @@ from scirocco.models.lda.blocks import CorpusBlocks
 from scirocco.models.lda.engine import ORDER, TOPICS, TopicChain, TopicEngine
 from scirocco.models.lda.gibbs import CollapsedGibbs, KeptGibbs
 from scirocco.models.lda.held_out import HeldOut, held_out_size
-from scirocco.models.lda.resident import ResidentGibbs, ShardMaker, require_seen, sampled
+from scirocco.models.lda.resident import ResidentGibbs, ShardMaker, sampled
 from scirocco.models.lda.sampler_names import IN_MEMORY, NATURAL, natural_sampler, stream_sampler
 from scirocco.models.lda.seeds import InformedGibbs, SeededCollapsedGibbs, SeededGibbs
 from scirocco.models.lda.start.em import StochasticEM
 from scirocco.models.lda.stream import StreamChain, StreamFit
 from scirocco.run.checkpoint import part
-from scirocco.run.folder import RunFolder, group_folder
-from scirocco.run.rounds import Rounds
 from scirocco.run.trace import Trace
 
 if TYPE_CHECKING:
@@ -80,26 +77,20 @@ def fit_resident_topics(
     location: FitLocation, *, passes: float, seconds: float | None,
 ) -> None:  # fmt: skip
     """The same with documents on the workers of a cluster, which meet in the folder of the run."""
-    cluster, seed = location.cluster, location.seed(model.random_state)
-    assert cluster is not None
-    if location.path is not None and location.description is None:
-        RunFolder(location.path).require_free()
+    seed = location.seed(model.random_state)
     workers, threads = model._workers(model.n_chains)
-    temporary = partial(TemporaryDirectory, prefix="scirocco-run-", ignore_cleanup_errors=True)
-    with temporary() if location.path is None else nullcontext(location.path) as place:
-        folder = Path(place).resolve()
-        cluster.require_workers(folder)
-        corpus = documents.path.resolve() if isinstance(documents, Corpus) else folder / DOCUMENTS
+    with location.meeting() as meeting:
+        shards, corpus = meeting.cluster.shards, meeting.folder / DOCUMENTS
         if isinstance(documents, Corpus):
-            require_seen(cluster, corpus)
+            corpus = documents.path.resolve()
+            meeting.require_seen(corpus)
         learn = ("alpha",) * bool(model.learn_alpha) + ("beta",) * bool(model.learn_beta)
         rounds = [
-            Rounds(
-                cluster, group_folder(folder, number),
-                ShardMaker(corpus, cluster.shards, model.n_topics, seed, number, "alpha" in learn),
+            meeting.rounds(
+                number, ShardMaker(Stretches(corpus, shards), model.n_topics, seed, number, "alpha" in learn)
             )
             for number in range(model.n_chains)
-        ]  # fmt: skip
+        ]
 
         def make(number: int) -> TopicChain:
             if isinstance(documents, Documents):
@@ -118,14 +109,10 @@ def fit_resident_topics(
             )
             for number in range(model.n_chains)
         ]  # fmt: skip
-        try:
-            trace = location.run(
-                engines, model, documents.fingerprint() | {SHARDS: cluster.shards}, seed=seed, sampler=choice.name,
-                seconds=seconds, workers=workers,
-            )  # fmt: skip
-        finally:
-            for own in rounds:
-                own.forget()
+        trace = location.run(
+            engines, model, documents.fingerprint() | {SHARDS: shards}, seed=seed, sampler=choice.name,
+            seconds=seconds, workers=workers,
+        )  # fmt: skip
     keep(model, trace, documents, alpha)
 
 
