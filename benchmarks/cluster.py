@@ -82,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                     make = ShardMaker(Stretches(corpus.path, SHARDS), topics, 0, 0, learn_alpha=False)
                     rounds = Rounds(Cluster(client, SHARDS), Path(folder) / f"{turn}-{number}", make)
                     start = kept(sampled(corpus, tokens=10**6), topics, number)
-                    chain = ResidentGibbs(rounds, start, 0.0, seed=0, chain=0, learn=())
+                    chain = ResidentGibbs(rounds, start, 0.0, seed=0, chain=0)
                     found.setdefault(("workers", number), []).append(seconds(chain))
     table = USED * 4 * (padded(topics) + topics) * SHARDS
     print(f"{corpus.tokens:,} tokens, {topics} topics, {SHARDS} shards; {table / 1e6:.1f} MB travel in a round")

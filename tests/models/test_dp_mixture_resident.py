@@ -1,13 +1,12 @@
 """Rows of a mixture that live on the workers of a cluster."""
 
-import os
 import signal
 from functools import partial
 
 import numpy as np
 import pytest
 import test_dp_mixture_laws as laws
-from here import Here
+from here import Here, armed, in_round
 from sklearn.metrics import adjusted_rand_score
 
 import scirocco as sc
@@ -137,53 +136,18 @@ def test_a_corpus_on_disk_gives_what_a_matrix_gives(at_once, alone, tmp_path):
     np.testing.assert_array_equal(model.membership_, alone(at_once, n_chains=1).membership_)
 
 
-@pytest.fixture
-def in_round(monkeypatch):
-    """``in_round(number, do)``: do it when a shard begins that round for the first time."""
-
-    def arrange(number, do):
-        advance, done = RowShard.advance, []
-
-        def advancing(self, round_number, message):
-            if round_number == number and not done:
-                done.append(number)
-                do()
-            return advance(self, round_number, message)
-
-        monkeypatch.setattr(RowShard, "advance", advancing)
-
-    return arrange
-
-
 @pytest.mark.parametrize("number", [1, 11])
-def test_ctrl_c_stops_at_a_checkpoint_and_the_run_goes_on(at_once, alone, in_round, tmp_path, monkeypatch, number):
+def test_ctrl_c_stops_at_a_checkpoint_and_the_run_goes_on(at_once, alone, tmp_path, monkeypatch, number):
     whole = alone(at_once, n_chains=1)
     monkeypatch.setattr(group, "CHUNK_SECONDS", 0.0)  # a look at the signal after every step
-    in_round(number, partial(signal.raise_signal, signal.SIGINT))
+    in_round(monkeypatch, RowShard, number, partial(signal.raise_signal, signal.SIGINT))
     with pytest.warns(UserWarning, match="interrupted"):
         assert mixture(at_once, path=tmp_path / "run", n_chains=1).n_iter_ < whole.n_iter_
     assert same(sc.resume(tmp_path / "run", COUNTS, client=at_once), whole)
 
 
-def armed(marker):
-    """In a worker: the first that begins round 11 dies of it."""
-    advance = RowShard.advance
-
-    def advancing(self, round_number, message):
-        if round_number == 11:
-            try:
-                os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
-            except FileExistsError:
-                pass
-            else:
-                os.kill(os.getpid(), signal.SIGKILL)
-        return advance(self, round_number, message)
-
-    RowShard.advance = advancing
-
-
 def test_a_worker_that_is_killed_changes_nothing(cluster, at_once, alone, tmp_path):
-    cluster.run(armed, str(tmp_path / "killed"))
+    cluster.run(armed, RowShard, 11, str(tmp_path / "killed"))
     assert same(mixture(cluster, path=tmp_path / "run"), alone(at_once))
     assert (tmp_path / "killed").exists()
 

@@ -36,9 +36,9 @@ class Meeting:
     cluster: Cluster
     held: list[Rounds] = field(default_factory=list)
 
-    def rounds(self, chain: int, make: Callable[[int], Shard]) -> Rounds:
+    def rounds(self, chain: int, make: Callable[[int], Shard], *, remembers: bool = True) -> Rounds:
         """Those of a chain, whose shards are made by ``make``."""
-        self.held.append(Rounds(self.cluster, group_folder(self.folder, chain), make))
+        self.held.append(Rounds(self.cluster, group_folder(self.folder, chain), make, remembers=remembers))
         return self.held[-1]
 
     def require_seen(self, corpus: Path) -> None:

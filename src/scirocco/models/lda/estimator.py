@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from scirocco.core.checks import positive_array, real_array, require_choice, require_count
 from scirocco.corpora.documents import Documents
 from scirocco.corpora.store import Corpus
-from scirocco.counts.estimators import chosen_estimator
+from scirocco.counts.estimators import PlainCounts, chosen_estimator
 from scirocco.models.by_parts import asked_of_parts
 from scirocco.models.count_model import AUTO, CountModel, SamplerChoice, require_budgets
 from scirocco.models.fit_location import FitLocation, require_no_more_shards
@@ -344,12 +344,17 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicReading):  # t
 
     def _require_resident(self, choice: SamplerChoice) -> None:
         """Reject what documents on workers do not allow."""
-        if choice.name != "gibbs":
+        if choice.name == "collapsed":
             raise ValueError(f"client= is for sampler='gibbs', whose documents are independent; got {choice.name!r}")
+        if choice.name != "gibbs":
+            sampler = stream_sampler(choice, warm=True)
+            if choice.name == "sgld_cv" or type(chosen_estimator(self.estimator, sampler)) is not PlainCounts:
+                raise ValueError("client= is for plain counts of minibatches: leave out estimator, scir_cv and sgld_cv")
+            return
         if self.seed_words is not None or np.ndim(self.beta) == 2:
             raise ValueError("client= is for topics that are alike beforehand: leave out seed_words, and give one beta")
         if self.batch_size is not None:
-            raise ValueError("with client= a round is over all documents: leave out batch_size")
+            raise ValueError("with client= a round of 'gibbs' is over all documents: leave out batch_size")
 
     def _require_informed(self, choice: SamplerChoice) -> None:
         if choice.name != "gibbs":

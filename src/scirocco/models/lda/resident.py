@@ -93,10 +93,8 @@ class DocumentShard(Shard):
 class ResidentGibbs(ResidentChain[KeptGibbs], CountedTopics):
     """Exact Gibbs in rounds; ``start`` is a chain in memory on a ``share`` of all tokens."""
 
-    def __init__(
-        self, rounds: Rounds, start: KeptGibbs, share: float, *, seed: int, chain: int, learn: tuple[str, ...]
-    ) -> None:  # fmt: skip
-        self.learn, self.threads = learn, start.threads
+    def __init__(self, rounds: Rounds, start: KeptGibbs, share: float, *, seed: int, chain: int) -> None:
+        self.learn, self.threads = start.learn, start.threads
         self.key = stream_key(seed, Purpose.RESIDENT_TOPICS, chain)
         self.alpha, self.beta = start.alpha, start.beta
         self._counts, self._totals = start.counts, start.totals  # those of the sample before the first round
