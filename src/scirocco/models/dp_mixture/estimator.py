@@ -87,7 +87,7 @@ class DirichletProcessMixture(MixtureReadings):
     batch_size : int, optional
         Rows of a minibatch; chosen by the sampler if None.
     split_merge : bool, default True
-        Add moves that split and merge clusters.
+        Add moves that split and merge clusters; with rows on workers in the search alone.
     start : default "one"
         Where the search begins: "one" cluster, rows that join one by one ("sequential"), "random" clusters, or an
         array of labels.
