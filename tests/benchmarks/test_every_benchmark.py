@@ -40,8 +40,8 @@ TINY = {
         {"CLOCK": looked_at, "BATCHES": (32,), "FACTORS": (0.25, 1.0), "ADAPTATION": 2, "PIECES": np.inf},
     ),
     "cluster": (
-        ["--tokens", "4000", "--topics", "3", "--workers", "1", "--turns", "1"],
-        {"PART": 40, "clients": lambda workers: contextlib.nullcontext(AtOnce())},
+        ["--tokens", "4000", "--topics", "3", "--rows", "300", "--workers", "2", "--turns", "1"],
+        {"PART": 40, "STEPS": 2, "BATCHES": (10,), "clients": lambda workers: contextlib.nullcontext(AtOnce())},
     ),
     "combine": (["--dimensions", "2", "--shards", "2", "--draws", "60", "--seeds", "1"], {}),
     "covertype": (

@@ -101,7 +101,7 @@ def test_perplexity(planted, fitted):
 
 def test_left_to_right_is_unbiased_on_a_document_that_can_be_summed():
     from scirocco.corpora.documents import Documents
-    from scirocco.models.lda.evaluation import left_to_right_perplexity
+    from scirocco.models.lda.evaluation import left_to_right_scores, perplexity
 
     topics, alpha = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]]), np.array([0.5, 1.5])
     words = [0, 2, 2]
@@ -112,7 +112,7 @@ def test_left_to_right_is_unbiased_on_a_document_that_can_be_summed():
             chance *= near[k] / near.sum() * topics[k, w]
             near[k] += 1
         total += chance
-    found = left_to_right_perplexity(topics, alpha, Documents.of(np.array([[1, 0, 2]])), particles=40_000)
+    found = perplexity(*left_to_right_scores(topics, alpha, Documents.of(np.array([[1, 0, 2]])), particles=40_000))
     assert found == pytest.approx(total ** (-1 / 3), rel=0.01)
 
 

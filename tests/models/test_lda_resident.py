@@ -1,13 +1,13 @@
 """Topics from documents that live on the workers of a cluster."""
 
 import itertools
-import os
 import signal
 from functools import partial
 
 import numpy as np
 import pytest
 import test_lda_laws as laws
+from here import Here, armed, in_round
 
 import scirocco as sc
 from scirocco.corpora.documents import Documents
@@ -20,17 +20,6 @@ kernel = laws.kernel  # a fixture
 COUNTS = np.random.default_rng(2).poisson(0.4, (60, 30))
 
 
-class Here:
-    """Rounds over shards in this process and in memory."""
-
-    def __init__(self, shards):
-        self.shards, self.round = shards, 0
-
-    def __call__(self, message):
-        self.round += 1
-        return [shard.advance(self.round, message) for shard in self.shards]
-
-
 @pytest.mark.parametrize("kernel", ["dense", "proposed"], indirect=True)
 @pytest.mark.usefixtures("kernel")
 def test_assignments_have_their_exact_law():
@@ -41,7 +30,7 @@ def test_assignments_have_their_exact_law():
     start = KeptGibbs(
         documents, laws.ALPHA, laws.BETA, seed=1, chain=0, search_passes=0, batch_size=None, threads=1
     )  # fmt: skip
-    chain = ResidentGibbs(Here(shards), start, 1.0, seed=1, chain=0, learn=())
+    chain = ResidentGibbs(Here(shards), start, 1.0, seed=1, chain=0)
     while not chain.sampling:
         chain.step()
     path = []
@@ -113,64 +102,29 @@ def test_the_sample_of_a_corpus_is_that_of_its_documents(tmp_path):
     np.testing.assert_array_equal(one.matrix().todense(), other.matrix().todense())
 
 
-@pytest.fixture
-def in_round(monkeypatch):
-    """``in_round(number, do)``: do it when a shard begins that round for the first time."""
-
-    def arrange(number, do):
-        advance, done = DocumentShard.advance, []
-
-        def advancing(self, round_number, message):
-            if round_number == number and not done:
-                done.append(number)
-                do()
-            return advance(self, round_number, message)
-
-        monkeypatch.setattr(DocumentShard, "advance", advancing)
-
-    return arrange
-
-
 @pytest.mark.parametrize("number", [1, 11])
-def test_ctrl_c_stops_at_a_checkpoint_and_the_run_goes_on(at_once, alone, in_round, tmp_path, monkeypatch, number):
+def test_ctrl_c_stops_at_a_checkpoint_and_the_run_goes_on(at_once, alone, tmp_path, monkeypatch, number):
     whole = alone(at_once, n_chains=1)
     monkeypatch.setattr(group, "CHUNK_SECONDS", 0.0)  # a look at the signal after every step
-    in_round(number, partial(signal.raise_signal, signal.SIGINT))
+    in_round(monkeypatch, DocumentShard, number, partial(signal.raise_signal, signal.SIGINT))
     with pytest.warns(UserWarning, match="interrupted"):
         assert topics(at_once, path=tmp_path / "run", n_chains=1).n_iter_ < whole.n_iter_
     assert same(sc.resume(tmp_path / "run", COUNTS, client=at_once), whole)
 
 
-def test_an_error_of_a_worker_arrives_with_its_words(at_once, alone, in_round, tmp_path):
+def test_an_error_of_a_worker_arrives_with_its_words(at_once, alone, tmp_path, monkeypatch):
     def fail():
         raise OSError("no space left")
 
     whole = alone(at_once)
-    in_round(11, fail)
+    in_round(monkeypatch, DocumentShard, 11, fail)
     with pytest.raises(OSError, match="no space left"):
         topics(at_once, path=tmp_path / "run")
     assert same(sc.resume(tmp_path / "run", COUNTS, client=at_once), whole)
 
 
-def armed(marker):
-    """In a worker: the first that begins round 11 dies of it."""
-    advance = DocumentShard.advance
-
-    def advancing(self, round_number, message):
-        if round_number == 11:
-            try:
-                os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
-            except FileExistsError:
-                pass
-            else:
-                os.kill(os.getpid(), signal.SIGKILL)
-        return advance(self, round_number, message)
-
-    DocumentShard.advance = advancing
-
-
 def test_a_worker_that_is_killed_changes_nothing(cluster, at_once, alone, tmp_path):
-    cluster.run(armed, str(tmp_path / "killed"))
+    cluster.run(armed, DocumentShard, 11, str(tmp_path / "killed"))
     assert same(topics(cluster, path=tmp_path / "run"), alone(at_once))
     assert (tmp_path / "killed").exists()
 

@@ -6,9 +6,11 @@ or a notebook have no name that a worker could import.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, wait
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from scirocco.core.clock import compile_seconds
@@ -18,6 +20,10 @@ Argument = TypeVar("Argument")
 Value = TypeVar("Value")
 
 LOOK = 0.2  # seconds between two looks at the workers
+UNDER_WAY, FEWEST = (
+    2**29,
+    4,
+)  # bytes of a function that are sent and not answered, at the most; tasks that are, at least
 
 
 class Portable(Generic[Value]):
@@ -33,9 +39,13 @@ class Portable(Generic[Value]):
         return 0.0 if self._before is None else compile_seconds() - self._before
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if not hasattr(self, "_packed"):
-            self._packed: bytes = _cloudpickle().dumps(self.value)
-        return _arrived, (self._packed,)
+        return _arrived, (self.packed,)
+
+    @cached_property
+    def packed(self) -> bytes:
+        """What is sent."""
+        found: bytes = _cloudpickle().dumps(self.value)
+        return found
 
 
 @lru_cache(maxsize=2)
@@ -74,16 +84,20 @@ def _called(function: Portable[Callable[..., Value]], *given: Any) -> Portable[V
 
 
 def call_each(
-    executor: Executor, function: Callable[[Argument], Value], arguments: Sequence[Argument]
+    executor: Executor, function: Callable[[Argument], Value], arguments: Iterable[Argument]
 ) -> Iterator[Value]:  # fmt: skip
-    """``function`` of each argument by the workers, in order."""
-    sent = Portable(function)
-    running = [submit(require_executor(executor), sent, own) for own in arguments]
+    """``function`` of each argument by the workers, in order; a large one is not sent to all at once."""
+    sent, waiting, running = Portable(function), iter(arguments), deque[Future[Portable[Value]]]()
+    most = max(FEWEST, UNDER_WAY // len(sent.packed))
     try:
-        for future in running:
-            while wait([future], timeout=LOOK).not_done:
+        while True:
+            for own in islice(waiting, most - len(running)):
+                running.append(submit(require_executor(executor), sent, own))
+            if not running:
+                return
+            while wait([running[0]], timeout=LOOK).not_done:
                 poll()
-            yield future.result().value
+            yield running.popleft().result().value
     finally:
         for future in running:
             future.cancel()

@@ -90,6 +90,8 @@ class Purpose(IntEnum):
     MIXTURE_STICKS = 707
     MIXTURE_COMPONENTS = 708
     MIXTURE_SAMPLE = 709
+    MIXTURE_RESIDENT = 710  # of a chain whose rows are on workers
+    MIXTURE_SHARDS = 711
 
 
 def generator(seed: int, purpose: Purpose, *path: int) -> np.random.Generator:

@@ -160,8 +160,11 @@ class Documents:
         ends = np.cumsum(widths)
         return np.repeat(self.starts[documents] - (ends - widths), widths) + np.arange(ends[-1] if ends.size else 0)
 
-    def split(self, share: float, seed: int) -> tuple[Documents, Documents]:
-        """Each token to the second part with probability ``share``, to the first otherwise."""
+    def split(self, share: float, seed: int | np.random.Generator) -> tuple[Documents, Documents]:
+        """Each token to the second part with probability ``share``, to the first otherwise.
+
+        One generator for documents that follow each other splits them as all of them at once.
+        """
         second = np.random.default_rng(seed).binomial(self.numbers, share).astype(np.int32)
         first = Documents(self.starts, self.words, self.numbers - second, self.width)
         return first, Documents(self.starts, self.words, second, self.width)

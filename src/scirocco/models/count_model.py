@@ -25,6 +25,7 @@ from scirocco.models.fit_location import FitLocation
 from scirocco.models.reported import Reported
 from scirocco.run.crew import Crew
 from scirocco.run.resume import GivenParts
+from scirocco.run.rounds import Cluster
 from scirocco.run.trace import Trace
 from scirocco.run.verdict import Verdict, judge
 from scirocco.samplers.base import automatic
@@ -103,13 +104,22 @@ class CountModel(Reported, BaseEstimator):  # type: ignore[misc]
     # Fitting.
 
     @interruptible
-    def fit(self, X: Any, y: Any = None, *, path: str | Path | None = None, executor: Executor | None = None) -> Self:
+    def fit(
+        self, X: Any, y: Any = None, *, path: str | Path | None = None, executor: Executor | None = None,
+        client: Any = None, shards: int | None = None,
+    ) -> Self:  # fmt: skip
         """Sample the posterior given ``X``: counts, rows x columns, or what else the model says that it takes.
 
         With a ``path`` draws and checkpoints go to that folder, and ``scirocco.resume(path, X)`` goes on with a fit
         that was interrupted or killed, bit for bit. The workers of an ``executor`` advance the chains, each a task.
+
+        The workers of a Dask ``client`` hold the data, in so many ``shards``, for sampler "gibbs": those that no
+        machine has the memory for. The draws depend on the number of shards, not on that of workers.
         """
-        return self._fit(X, y, FitLocation.of(path, Crew.of(executor, X, GivenParts(), y)))
+        cluster = Cluster.of(client, shards)
+        if cluster is not None and executor is not None:
+            raise ValueError("chains go to an executor or data to a client's workers: give executor or client")
+        return self._fit(X, y, FitLocation.of(path, Crew.of(executor, X, GivenParts(), y), cluster))
 
     def _fit(self, X: Any, y: Any, location: FitLocation) -> Self:
         del y
@@ -168,6 +178,10 @@ class CountModel(Reported, BaseEstimator):  # type: ignore[misc]
     @property
     def _threads(self) -> int:
         return available_threads() if self.n_jobs in (None, -1) else int(self.n_jobs)
+
+    def _threads_beside(self, executor: Executor | None) -> int:
+        """The same; tasks of an executor have one each."""
+        return self._threads if executor is None else 1
 
     def _workers(self, chains: int) -> tuple[int, int]:
         """How many chains run side by side, and the threads of each."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -15,14 +18,33 @@ from scirocco.models.storage import settings_of
 from scirocco.run.crew import Crew
 from scirocco.run.description import Description, ModelSettings, PassSettings, RunOptions
 from scirocco.run.engine import Engine
-from scirocco.run.folder import RunFolder, all_begun
+from scirocco.run.folder import RunFolder, all_begun, group_folder
 from scirocco.run.resume import GivenParts
-from scirocco.run.rounds import Cluster
+from scirocco.run.rounds import Cluster, Rounds, Shard
 from scirocco.run.runner import run
 from scirocco.run.trace import Trace
 
 SHARDS = "shards"  # of data on the workers of a cluster, among what is said of the data
 RESUMER = "scirocco.models.resuming:ModelResumer"  # not imported: it knows all models
+
+
+@dataclass
+class Meeting:
+    """Where this process and the workers that hold the data meet."""
+
+    folder: Path
+    cluster: Cluster
+    held: list[Rounds] = field(default_factory=list)
+
+    def rounds(self, chain: int, make: Callable[[int], Shard], *, remembers: bool = True) -> Rounds:
+        """Those of a chain, whose shards are made by ``make``."""
+        self.held.append(Rounds(self.cluster, group_folder(self.folder, chain), make, remembers=remembers))
+        return self.held[-1]
+
+    def require_seen(self, corpus: Path) -> None:
+        """Reject workers that do not see a corpus, before any work is done."""
+        if not self.cluster.client.get_executor().submit(Path.exists, corpus).result():
+            raise ValueError(f"the workers of the client do not see {corpus}: put the corpus where all machines see it")
 
 
 @dataclass(frozen=True)
@@ -92,10 +114,35 @@ class FitLocation:
         warn_if_interrupted(trace)
         return trace
 
+    @contextmanager
+    def meeting(self) -> Iterator[Meeting]:
+        """A folder that the workers of the cluster see, temporary if there is none; at the end they let go of it all.
+
+        Workers that do not see it, or have another version, are rejected.
+        """
+        assert self.cluster is not None
+        if self.path is not None and self.description is None:
+            RunFolder(self.path).require_free()
+        temporary = partial(TemporaryDirectory, prefix="scirocco-run-", ignore_cleanup_errors=True)
+        with temporary() if self.path is None else nullcontext(self.path) as place:
+            found = Meeting(Path(place).resolve(), self.cluster)
+            self.cluster.require_workers(found.folder)
+            try:
+                yield found
+            finally:
+                for own in found.held:
+                    own.forget()
+
     def _folder(self) -> RunFolder:
         if self.description is None or self.path is None:
             return RunFolder.new(self.path, self.crew)
         return self.given.folder(self.path)
+
+
+def require_no_more_shards(location: FitLocation, size: int, what: str) -> None:
+    """Reject more shards than there are documents, or rows."""
+    if location.cluster is not None and location.cluster.shards > size:
+        raise ValueError(f"shards must not exceed the number of {what}, {size:,}; got {location.cluster.shards:,}")
 
 
 def warn_if_interrupted(trace: Trace) -> None:

@@ -30,7 +30,7 @@ class ModelResumer(Resumer):
         if shards is None and given.client is not None:
             raise ValueError(f"the rows of the run in {path} are not on workers: leave out client=")
         if shards is not None and given.client is None:
-            raise ValueError(f"the documents of the run in {path} are on the workers of a cluster: give client= again")
+            raise ValueError(f"the data of the run in {path} are on the workers of a cluster: give client= again")
         cluster = Cluster.of(given.client, shards)
         settings = {key: rebuild(value) for key, value in model.settings.items()}
         if isinstance(description.settings, PassSettings):  # a budget of seconds says how many passes there may be

@@ -77,7 +77,7 @@ class Cluster:
         if client.status != "running":
             raise ValueError(f"the client is {client.status}: give one that is connected to its cluster")
         if shards is None:
-            raise ValueError("shards= must say how many parts the documents are in: one for each thread of the workers")
+            raise ValueError("shards= must say how many parts the data are in: one for each thread of the workers")
         require_count("shards", shards)
         return cls(client, int(shards))
 
@@ -116,6 +116,8 @@ class Turn:
     owner: str
     """The process that asks: it alone knows that the shard in memory is of its run."""
     version: str
+    remembers: bool
+    """Whether an answer depends on the messages before."""
 
     def __call__(self) -> Arrays | None:
         """In the worker."""
@@ -137,10 +139,11 @@ class Turn:
             begin, shard = held.round, held.shard
         else:
             begin, shard = self.saved, self.make(self.shard)
-            if begin:
+            if begin and self.remembers:
                 shard.unpack(checkpoint.read(_saved_folder(self.place, self.shard, begin))[0])
-        for number in range(begin + 1, until + 1):
-            shard.advance(number, self._message(number))
+        if self.remembers:
+            for number in range(begin + 1, until + 1):
+                shard.advance(number, self._message(number))
         return shard
 
     def _message(self, number: int) -> Arrays:
@@ -148,12 +151,18 @@ class Turn:
 
 
 class Rounds:
-    """The driver's side: ``rounds(message)`` is what all shards answer."""
+    """The driver's side: ``rounds(message)`` is what all shards answer.
 
-    def __init__(self, cluster: Cluster, place: Path, make: Callable[[int], Shard]) -> None:
+    Shards that remember nothing of the messages before are never saved.
+    """
+
+    def __init__(
+        self, cluster: Cluster, place: Path, make: Callable[[int], Shard], *, remembers: bool = True
+    ) -> None:  # fmt: skip
         self.round = 0
         """Rounds that were made."""
         self._client, self._number, self._place, self._make = cluster.client, cluster.shards, place, make
+        self._remembers = remembers
         self._saved = 0
         self._pinned = [0, 0]  # rounds that checkpoints of the run, the newest and the one before, go on from
         self._owner = os.urandom(8).hex()
@@ -163,10 +172,10 @@ class Rounds:
         """One round; answers are in the order of the shards."""
         number = self.round + 1
         checkpoint.write(_message_folder(self._place, number), message, {})
-        save = number % SAVE_EVERY == 0
+        save = self._remembers and number % SAVE_EVERY == 0
         answers = self._turns(number, save=save, asked=True)
         self.round = number
-        if save:
+        if save or not self._remembers:
             self._all_saved()
         return answers
 
@@ -194,7 +203,10 @@ class Rounds:
         self._homes = spread(self._homes, client.nthreads())
         futures = [
             client.submit(
-                Turn(self._place, self._make, shard, number, self._saved, save, asked, self._owner, version),
+                Turn(
+                    self._place, self._make, shard, number, self._saved, save, asked, self._owner, version,
+                    self._remembers,
+                ),
                 workers=[home] if home else None, allow_other_workers=bool(home), pure=False,
             )
             for shard, home in enumerate(self._homes)

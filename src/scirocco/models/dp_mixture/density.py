@@ -89,6 +89,15 @@ class Tables(NamedTuple):
             profiles,
         )  # fmt: skip
 
+    @classmethod
+    def of(cls, law: Law, sizes: np.ndarray, counts: np.ndarray, moments: np.ndarray) -> Tables:
+        """From what the others follow of."""
+        empty = cls.empty(law, sizes.size)
+        found = cls(np.ascontiguousarray(counts, np.int32), empty.totals, sizes.astype(float), moments, empty.profiles)
+        np.add.at(found.totals, law.group, found.counts)
+        found.renew(law)
+        return found
+
     def renew(self, law: Law) -> None:
         """The profiles as the moments are, and the priors."""
         renew_all(law.columns, self.moments, self.profiles)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,7 +73,7 @@ class MixtureDraws:
 
     def rows_by_cluster(self) -> list[np.ndarray]:
         """How many rows each cluster has, for each draw."""
-        return self.sizes[0] if self.stream else [np.bincount(own) for own in self.draws]
+        return [own for chain in self.sizes for own in chain] if self.kept else [np.bincount(own) for own in self.draws]
 
     def snapshots(self, encoding: Encoding, partition: Callable[[float], PartitionLaw]) -> list[Snapshot]:
         """All draws as densities; ``partition`` is the law of partitions with a concentration."""
@@ -99,7 +99,11 @@ class MixtureDraws:
     @property
     def view_sizes(self) -> np.ndarray:
         """Rows of each cluster of the view and, last, of others, (draw, cluster)."""
-        return np.append(self.sizes[0][0], 0)[None] if self.stream else self.view.sizes
+        if not self.kept:
+            return self.view.sizes
+        pairs = zip(self.view.names, self.rows_by_cluster(), strict=True)
+        counted = [np.bincount(known, own, minlength=self.view.number + 1) for known, own in pairs]
+        return np.array(counted).astype(np.int64)
 
     def membership(self, snapshots: list[Snapshot], rows: Documents, threads: int, most: int) -> np.ndarray:
         """The probability of each cluster of the view and, last, of others, for the rows that it is of.
@@ -112,6 +116,14 @@ class MixtureDraws:
             return snapshots[k].member_shares(rows, draws[k, piece], threads)
 
         return self._averaged(rows, some, max(own.weights.size for own in snapshots), member_shares).astype(np.float32)
+
+    @property
+    def nameless(self) -> MixtureDraws:
+        """What ``shares`` needs beside snapshots: the names of clusters in the view."""
+        lean = replace(self, labels=self.labels[:, :, :0], sizes=[], counts=[], moments=[], made={})
+        if not self.stream:
+            lean.made["view"] = replace(self.view, draws=self.draws[:, :0])
+        return lean
 
     def shares(self, snapshots: list[Snapshot], rows: Documents, threads: int) -> np.ndarray:
         """The probability of each cluster of the view and, last, of others, for other rows."""

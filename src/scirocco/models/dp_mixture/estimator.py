@@ -16,6 +16,7 @@ import numpy as np
 
 from scirocco.core.checks import positive_array, require_choice, require_count
 from scirocco.corpora.documents import Documents
+from scirocco.corpora.parts import every_nth
 from scirocco.corpora.store import Corpus
 from scirocco.counts.settling import AGREED, Settling
 from scirocco.models.count_model import AUTO, SamplerChoice
@@ -23,14 +24,22 @@ from scirocco.models.dp_mixture import storage
 from scirocco.models.dp_mixture.base_measure import WAYS
 from scirocco.models.dp_mixture.components import Component, Encoding
 from scirocco.models.dp_mixture.draws import MixtureDraws
-from scirocco.models.dp_mixture.fitting import IN_MEMORY, STICKS, fit_mixture, keeps, partition_law
+from scirocco.models.dp_mixture.fitting import (
+    IN_MEMORY,
+    STICKS,
+    fit_mixture,
+    fit_resident_mixture,
+    keeps,
+    partition_law,
+)
 from scirocco.models.dp_mixture.looks import component_for, holds_text, listed, warn_of_codes
 from scirocco.models.dp_mixture.mixed import COMPONENTS, Mixed
 from scirocco.models.dp_mixture.readings import MixtureReadings
+from scirocco.models.dp_mixture.resident import Table, sampled_every
 from scirocco.models.dp_mixture.rows import entries_in, values_of
 from scirocco.models.dp_mixture.search import STARTS, Start
 from scirocco.models.dp_mixture.stream import Stream
-from scirocco.models.fit_location import FitLocation
+from scirocco.models.fit_location import FitLocation, require_no_more_shards
 from scirocco.models.inputs import COUNTS, names_of, refuse_text, validate_data
 from scirocco.partitions.losses import LOSSES
 from scirocco.simplex import SCIRCV, Exact, SimplexSampler
@@ -78,7 +87,7 @@ class DirichletProcessMixture(MixtureReadings):
     batch_size : int, optional
         Rows of a minibatch; chosen by the sampler if None.
     split_merge : bool, default True
-        Add moves that split and merge clusters.
+        Add moves that split and merge clusters; with rows on workers in the search alone.
     start : default "one"
         Where the search begins: "one" cluster, rows that join one by one ("sequential"), "random" clusters, or an
         array of labels.
@@ -119,6 +128,8 @@ class DirichletProcessMixture(MixtureReadings):
         The name of the component: "auto" decided.
     agreement_
         Whether the chains find the same partitions; printed as a report.
+    label_stride_
+        Labels and memberships are of every so many-th training row: 1 unless there are many and they were on workers.
     trace_
         The run: draws, those of changing size in ``trace_.ragged``, statistics; not after ``load``.
     sampler_
@@ -145,6 +156,7 @@ class DirichletProcessMixture(MixtureReadings):
         *MixtureReadings._facts,
         "n_features_in_",
         "rows_seen_",
+        "label_stride_",
         "component_",
         "looked_",
     )
@@ -153,6 +165,7 @@ class DirichletProcessMixture(MixtureReadings):
     component_: str
     looked_: str
     rows_seen_: int
+    label_stride_: int
     _found: MixtureDraws
     _stream: Stream | None = None
     _settling: Settling | None = None
@@ -199,20 +212,35 @@ class DirichletProcessMixture(MixtureReadings):
 
     # Fitting.
 
-    def _read(self, X: Any, choice: SamplerChoice, location: FitLocation) -> tuple[Documents, SamplerChoice]:
-        del location
-        rows = self._rows(X, reset=True)
+    def _read(
+        self, X: Any, choice: SamplerChoice, location: FitLocation
+    ) -> tuple[Documents | Table, SamplerChoice]:  # fmt: skip
+        remote = location.cluster is not None
+        if remote:
+            choice = SamplerChoice("gibbs") if choice.name == AUTO else choice
+            self._require_resident(choice)
+        every = sampled_every(X.size, X.tokens) if remote and isinstance(X, Corpus) else 1
+        rows = self._rows(X, reset=True, every=every)
         self._settings(rows)
         if choice.name == AUTO:
             choice = SamplerChoice("collapsed" if entries_in(rows) < SEVERAL_THREADS else "gibbs")
-        _require_countable(rows.word_counts())
+        _require_countable(rows.word_counts() if every == 1 else X.word_counts())
         if not rows.tokens and np.isnan(values_of(rows)).all():
             raise ValueError("there is nothing in the rows: every count is 0, or every entry is missing")
-        return rows, choice
+        if not remote:
+            return rows, choice
+        if isinstance(X, Corpus):
+            return Table(X, rows, every, self.encoding_), choice
+        return Table.here(rows, self.encoding_), choice
 
-    def _run(self, data: Documents, choice: SamplerChoice, location: FitLocation) -> None:
-        fit_mixture(self, data, choice, location)
+    def _run(self, data: Documents | Table, choice: SamplerChoice, location: FitLocation) -> None:
+        if isinstance(data, Table):
+            require_no_more_shards(location, data.size, "rows")
+            fit_resident_mixture(self, data, choice, location)
+        else:
+            fit_mixture(self, data, choice, location)
         self._stream, self.rows_seen_ = None, data.size
+        self.label_stride_ = data.every if isinstance(data, Table) else 1
 
     def _ended(self, *, given: bool) -> str:
         """Which budget ended the run; if there was none, whether the chains agree."""
@@ -323,7 +351,7 @@ class DirichletProcessMixture(MixtureReadings):
         require_choice("learn_base", self.learn_base, WAYS)
         return self.learn_base
 
-    def _rows(self, X: Any, *, reset: bool) -> Documents:
+    def _rows(self, X: Any, *, reset: bool, every: int = 1) -> Documents:
         if reset:
             self._look(X)
         component = self._component
@@ -331,7 +359,7 @@ class DirichletProcessMixture(MixtureReadings):
             checked = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
             checked = X if hasattr(X, "iloc") else checked
         elif isinstance(X, Corpus):
-            checked = X.load().matrix()
+            checked = (X.load() if every == 1 else every_nth(X, every)).matrix()
             if not reset and checked.shape[1] != self.n_features_in_:
                 raise ValueError(f"the corpus has {checked.shape[1]} words, but the model {self.n_features_in_}")
             self.n_features_in_ = checked.shape[1]
@@ -395,6 +423,15 @@ class DirichletProcessMixture(MixtureReadings):
         for own in (choice.given, self.stick_sampler):
             if isinstance(own, SCIRCV) and own.recentre_every is None:
                 raise ValueError("SCIRCV needs recentre_every in a mixture: the counts its centre stands for change")
+
+    def _require_resident(self, choice: SamplerChoice) -> None:
+        """Reject what rows on workers do not allow."""
+        if choice.name != "gibbs":
+            raise ValueError(f"client= is for sampler='gibbs', whose rows are independent; got {choice.name!r}")
+        if not isinstance(self.start, str):
+            raise ValueError("with client= the search begins in a sample of the rows: give the name of a start")
+        if self.batch_size is not None:
+            raise ValueError("with client= a round is over all rows: leave out batch_size")
 
     # Keeping.
 

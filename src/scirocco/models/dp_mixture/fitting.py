@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from scirocco.core.seeds import Purpose, generator
 from scirocco.corpora.documents import Documents
+from scirocco.corpora.store import Corpus
 from scirocco.counts.passes import SEARCH_SHARE
 from scirocco.counts.settling import Settling
 from scirocco.models.count_model import SamplerChoice
@@ -30,10 +32,12 @@ from scirocco.models.dp_mixture.engine import (
 )
 from scirocco.models.dp_mixture.gibbs import Blocked, Collapsed
 from scirocco.models.dp_mixture.partition import DirichletProcess, FiniteMixtures, PartitionLaw
+from scirocco.models.dp_mixture.resident import ResidentMixture, RowShardMaker, Table
 from scirocco.models.dp_mixture.rows import entries_in, values_of
 from scirocco.models.dp_mixture.search import MOVING, RANDOM_CLUSTERS, Start
 from scirocco.models.dp_mixture.slice_sampler import SliceSampler
-from scirocco.models.fit_location import FitLocation
+from scirocco.models.fit_location import SHARDS, FitLocation
+from scirocco.run.rounds import Rounds
 from scirocco.run.trace import Trace
 from scirocco.simplex import SCIR, SCIRCV, SGRLD, Exact, SimplexSampler
 
@@ -60,10 +64,46 @@ FIXED = {  # what has the same shape in every draw
 
 def fit_mixture(model: DirichletProcessMixture, rows: Documents, choice: SamplerChoice, location: FitLocation) -> None:
     """Run the chains of a model and set its fitted attributes."""
-    seed = location.seed(model.random_state)
-    workers, threads = model._workers(model.n_chains)
-    columns, entries = values_of(rows).shape[1], entries_in(rows)
-    numbers = numeric.MOMENTS * columns
+    seed, threads = location.seed(model.random_state), model._workers(model.n_chains)[1]
+    makers = [partial(make_chain, model, rows, choice, seed, number, threads) for number in range(model.n_chains)]
+    run_chains(model, rows, rows.fingerprint(), entries_in(rows), makers, choice, location, seed)
+
+
+def fit_resident_mixture(
+    model: DirichletProcessMixture, table: Table, choice: SamplerChoice, location: FitLocation
+) -> None:
+    """The same with rows on the workers of a cluster, which meet in the folder of the run."""
+    seed, threads = location.seed(model.random_state), model._workers(model.n_chains)[1]
+    law = model.encoding_.law(model._base)
+    with location.meeting() as meeting:
+        shards = meeting.cluster.shards
+        if isinstance(table.origin, Corpus):
+            meeting.require_seen(table.origin.path.resolve())
+        source = table.source(meeting.folder, shards)
+
+        def make(number: int, rounds: Rounds) -> MixtureChain:
+            table.store(source, shards)
+            start = make_chain(model, table.sample, choice, seed, number, threads)
+            assert isinstance(start, Blocked)
+            return ResidentMixture(rounds, start, table.sample.size / table.size)
+
+        makers = [
+            partial(
+                make, number,
+                meeting.rounds(number, RowShardMaker(source, law, table.size, shards, table.every, seed, number)),
+            )
+            for number in range(model.n_chains)
+        ]  # fmt: skip
+        data = table.origin.fingerprint() | {SHARDS: shards}
+        run_chains(model, table.sample, data, table.entries, makers, choice, location, seed)
+
+
+def run_chains(
+    model: DirichletProcessMixture, rows: Documents, data: dict[str, Any], entries: int,
+    makers: Sequence[Callable[[], MixtureChain]], choice: SamplerChoice, location: FitLocation, seed: int,
+) -> None:  # fmt: skip
+    """Chains of data with a fingerprint; their draws have labels of ``rows``, and a pass looks at so many entries."""
+    numbers = numeric.MOMENTS * values_of(rows).shape[1]
     draws = model.n_draws
     if draws is None:  # the runner may hold twice as many; of clusters nobody knows the number
         size = 8 * model.n_chains * (rows.size + TYPICAL_CLUSTERS * (rows.width + numbers))
@@ -72,14 +112,16 @@ def fit_mixture(model: DirichletProcessMixture, rows: Documents, choice: Sampler
     passes = Settling(model.n_chains, model._passes, entries) if free else model._passes
     engines = [
         MixtureEngine(
-            partial(make_chain, model, rows, choice, seed, number, threads), number, draws=draws, passes=passes,
-            rows=rows.size, features=rows.width, columns=columns, entries=entries, kept=keeps(model, choice),
+            make, number, draws=draws, passes=passes, rows=rows.size, features=rows.width,
+            columns=values_of(rows).shape[1], entries=entries, kept=keeps(model, choice),
         )
-        for number in range(model.n_chains)
+        for number, make in enumerate(makers)
     ]  # fmt: skip
-    data = rows.fingerprint() | {"features": model.encoding_.fingerprint()}
+    data = data | {"features": model.encoding_.fingerprint()}
     seconds = None if model.max_seconds is None else (1 - VIEW_SHARE) * model.max_seconds
-    trace = location.run(engines, model, data, seed=seed, sampler=choice.name, seconds=seconds, workers=workers)
+    trace = location.run(
+        engines, model, data, seed=seed, sampler=choice.name, seconds=seconds, workers=model._workers(model.n_chains)[0]
+    )
     keep(model, trace, kept=keeps(model, choice))
     model._settling = passes if isinstance(passes, Settling) else None
     made = sum(float(leaf["passes"]) for leaf in trace.leaves.values())

@@ -2,15 +2,8 @@
 
 ``Collapsed``: weights and parameters integrated out, row by row (``collapsed_kernels``).
 
-``Blocked``: weights and components given all allocations, then the allocations of a minibatch given them,
-
-    (pi_1, ..., pi_t, rest) ~ Dirichlet(n_1, ..., n_t, alpha),    theta_k ~ p(theta | rows of k)
-
-which is a Gibbs scan: exact, however small the minibatch, and parallel over its rows. The rest is broken into sticks
-Beta(1, alpha) with components from the prior until what is left is below all slices. This draws the Dirichlet process
-given the partition, whatever the order of its clusters; sticks in the order of labels mix worse and need moves that
-switch labels. For a mixture of finite mixtures the number K of components is drawn given the partition, and weights
-from Dirichlet(gamma + n_k), those of K - t empty components among them (Fruehwirth-Schnatter et al. 2021).
+``Blocked``: weights and components given all allocations (``given``), then the allocations of a minibatch given them,
+which is a Gibbs scan: exact, however small the minibatch, and parallel over its rows.
 
 After every pass come moves that split and merge clusters (``split_merge``), for about ``MOVE_SHARE`` of its time, and
 draws of the concentration and, if wanted, of the base measure.
@@ -29,16 +22,13 @@ from scirocco.corpora.documents import Documents
 from scirocco.counts.chains import PassChain
 from scirocco.counts.packing import Arrays
 from scirocco.models.dp_mixture import collapsed_kernels
-from scirocco.models.dp_mixture.base_measure import learnt_base
 from scirocco.models.dp_mixture.blocked_kernels import allocate, draw_levels, move_rows
-from scirocco.models.dp_mixture.clusters import Clusters, Statistics
+from scirocco.models.dp_mixture.clusters import Clusters
 from scirocco.models.dp_mixture.density import ROWS, Law
-from scirocco.models.dp_mixture.engine import MixtureChain
-from scirocco.models.dp_mixture.numeric import drawn_parameters, fixed_number, given_profiles
-from scirocco.models.dp_mixture.partition import FiniteMixtures, PartitionLaw
+from scirocco.models.dp_mixture.given import GivenClusters
+from scirocco.models.dp_mixture.partition import PartitionLaw
 from scirocco.models.dp_mixture.search import Search, Start
 from scirocco.models.dp_mixture.split_merge import MERGED, SPLIT, split_merge
-from scirocco.simplex.exact import draw_gammas
 
 MOVE_SHARE, MOST_MOVES = 0.3, 1000  # of the time of a pass; how many
 # Nanoseconds, about: of a row in a pass, and for each cluster; of a row in a scan of a move; of a row that is looked at
@@ -48,11 +38,10 @@ SCANS = (0, 4)  # restricted scans of moves, in turns
 BATCHES = 20  # minibatches in a pass of ``Blocked``, unless components are costly to draw beside so few rows
 
 
-class Collapsed(PassChain, MixtureChain):
+class Collapsed(PassChain, GivenClusters):
     """Collapsed Gibbs, one thread."""
 
     search: Search
-    kept = True  # allocations are, and counts with them
     numbers = (*PassChain.numbers, "move_number")
 
     def __init__(
@@ -137,19 +126,6 @@ class Collapsed(PassChain, MixtureChain):
         a_move = (1 + np.mean(SCANS)) * members * MEMBER_COST + self.size * LOOK_COST
         return int(np.clip(share * a_pass / a_move, 1, MOST_MOVES))
 
-    def learn(self, size: int) -> None:
-        """The concentration and the base measure, given the clusters of ``size`` rows."""
-        call = self.next_call()
-        rng = generator(self.seed, Purpose.MIXTURE_PRIORS, self.chain, call)
-        self.partition.learn(rng, size, self.clusters.number)
-        if self.learn_base is not None:
-            self.clusters.law = learnt_base(
-                self.clusters.law, self.given_law, self.clusters.tables, self.counted, self.learn_base, key=self.key,
-                step=call, rng=rng, threads=self.threads,
-            )  # fmt: skip
-        if not fixed_number(self.clusters.law.columns):
-            self.clusters.learn_columns(rng)
-
     def finish_search(self) -> None:
         """End it with what it has."""
         if self.searching:
@@ -162,10 +138,6 @@ class Collapsed(PassChain, MixtureChain):
         found = np.empty(self.size, np.int32)
         found[self.order] = self.clusters.compressed()
         return found
-
-    def statistics(self) -> Statistics:
-        """Of the clusters, in the order of ``labels``."""
-        return self.clusters.statistics()
 
     # Keeping.
 
@@ -198,83 +170,23 @@ class Blocked(Collapsed):
         """Weights and components given all rows, then rows ``begin`` to ``end`` given them."""
         clusters, chosen = self.clusters, np.arange(begin, end)
         rng = generator(self.seed, Purpose.MIXTURE_WEIGHTS, self.chain, self.next_call())
-        finite = isinstance(self.partition, FiniteMixtures)
         u = np.zeros(chosen.size)
-        if finite:
-            weights = self._finite_weights(rng)
-        else:
-            used, sizes = clusters.used, clusters.tables.sizes
-            masses = rng.gamma(np.append(sizes[used], self.partition.concentration))
-            weights = np.zeros(clusters.slots)
-            weights[used] = masses[:-1] / masses.sum()
+
+        def least_slice(weights: np.ndarray) -> float:
             call = self.next_call()
             self._over(chosen, lambda a, b: draw_levels(self.key, call, a, b, chosen, clusters.labels, weights, u))
-            weights = self._with_sticks(rng, weights, masses[-1] / masses.sum(), float(u.min()))
-        components, rates = self._components(weights)
-        columns, profiles = clusters.law.columns, self._profiles(rng, weights)
+            return float(u.min())
+
+        given = self.draw_components(rng, least_slice)
         old, call = clusters.labels[begin:end].copy(), self.next_call()
         self._over(
             chosen,
             lambda a, b: allocate(
-                self.key, call, a, b, chosen, clusters.entries, clusters.labels, components, rates, columns, profiles,
-                weights, u, not finite,
+                self.key, call, a, b, chosen, clusters.entries, clusters.labels, given.proportions, given.rates,
+                given.columns, given.profiles, given.weights, u, not self.finite,
             ),
         )  # fmt: skip
         move_rows(clusters.entries, chosen, old, clusters.labels, clusters.tables.lean, clusters.law.lean)
 
     def _over(self, chosen: np.ndarray, work: Any) -> None:
         over_blocks(work, -(-chosen.size // ROWS), self.threads)
-
-    def _with_sticks(self, rng: np.random.Generator, weights: np.ndarray, rest: float, least: float) -> np.ndarray:
-        """Weights with empty slots for new components, broken off the rest until it is below all slices."""
-        sticks = []
-        while rest >= least and rest > 0:
-            stick = rest * rng.beta(1.0, self.partition.concentration)
-            sticks.append(stick)
-            rest -= stick
-        return self._placed(weights, np.array(sticks))
-
-    def _finite_weights(self, rng: np.random.Generator) -> np.ndarray:
-        """The number of components and their weights given the partition."""
-        used, gamma = self.clusters.used, self.partition.concentration
-        numbers, chance = self.partition.component_numbers(self.size, used.size)
-        empty = int(rng.choice(numbers, p=chance)) - used.size
-        masses = rng.gamma(np.append(self.clusters.tables.sizes[used] + gamma, np.full(empty, gamma)))
-        masses /= masses.sum()
-        weights = np.zeros(self.clusters.slots)
-        weights[used] = masses[: used.size]
-        return self._placed(weights, masses[used.size :])
-
-    def _placed(self, weights: np.ndarray, new: np.ndarray) -> np.ndarray:
-        """Weights of new components in empty slots."""
-        clusters = self.clusters
-        clusters.make_room(clusters.number + new.size + 1)
-        found = np.zeros(clusters.slots)
-        found[: weights.size] = weights
-        found[np.flatnonzero(clusters.tables.sizes == 0)[: new.size]] = new
-        return found
-
-    def _components(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Draws of the components that have weight, feature x slot, and their rates if they have some."""
-        tables, law = self.clusters.tables, self.clusters.law
-        slots = np.flatnonzero(weights)
-        theta = draw_gammas(self.key, self.next_call(), law.base[:, None] + tables.counts[:, slots], self.threads)
-        theta[~self.counted] = 0.0
-        components, rates = np.zeros((law.base.size, weights.size)), np.zeros(weights.size)
-        if not law.base.size:
-            return components, rates
-        starts = np.flatnonzero(np.r_[True, np.diff(law.group[self.counted]) != 0])
-        totals = np.maximum(np.add.reduceat(theta[self.counted], starts, axis=0), 1e-300)
-        components[:, slots] = theta / totals[law.group]
-        if law.rate:
-            rates[:] = 1.0  # of slots without weight, where it does not matter
-            rates[slots] = totals[0] / (law.rate + tables.sizes[slots])
-        return components, rates
-
-    def _profiles(self, rng: np.random.Generator, weights: np.ndarray) -> np.ndarray:
-        """Parameters of columns of numbers drawn for the components that have weight, (column, number, slot)."""
-        tables, columns = self.clusters.tables, self.clusters.law.columns
-        profiles, slots = np.zeros(tables.profiles.shape), np.flatnonzero(weights)
-        if len(columns):
-            profiles[:, :, slots] = given_profiles(columns, drawn_parameters(rng, columns, tables.moments[:, :, slots]))
-        return profiles

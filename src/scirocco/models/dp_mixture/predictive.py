@@ -30,11 +30,9 @@ class Snapshot:
     def of(cls, known: Statistics, law: Law, partition: PartitionLaw) -> Snapshot:
         """From the statistics of the clusters."""
         sizes, number = known.sizes, known.sizes.size
-        tables = Tables.empty(law, number + 1)
-        tables.sizes[:number], tables.counts[:, :number] = sizes, known.counts.T
-        tables.moments[:, :, :number] = known.moments.transpose(1, 2, 0)
-        tables.renew(law)
-        np.add.at(tables.totals, law.group, tables.counts)
+        one_more = ((0, 0), (0, 1))
+        moments = np.pad(known.moments.transpose(1, 2, 0), ((0, 0), *one_more))
+        tables = Tables.of(law, np.append(sizes, 0), np.pad(known.counts.T, one_more), moments)
         urn = partition.urn(int(sizes.sum()) + 1, number)
         weights = np.append(sizes + urn.shift, urn.fresh[number])
         return cls(law, tables, weights / weights.sum(), partition)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
+from collections.abc import Callable
+from concurrent.futures import Executor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,6 +19,8 @@ from scirocco.core.credible import require_level
 from scirocco.core.parts import part_named
 from scirocco.core.seeds import Purpose, generator
 from scirocco.corpora.documents import Documents
+from scirocco.corpora.store import Corpus
+from scirocco.models.by_parts import asked_of_parts
 from scirocco.models.count_model import CountModel
 from scirocco.models.dp_mixture.agreement import ChainAgreement
 from scirocco.models.dp_mixture.components import Encoding
@@ -65,33 +70,36 @@ class MixtureReadings(CountModel):
         """``fit``, then ``labels_``."""
         return self.fit(X, y).labels_
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Any, *, executor: Executor | None = None) -> np.ndarray:
         """The most probable cluster of each row."""
-        return np.asarray(self.predict_proba(X).argmax(axis=1))
+        return np.asarray(self.predict_proba(X, executor=executor).argmax(axis=1))
 
-    def predict_proba(self, X: Any, *, unseen: bool = False) -> np.ndarray:
+    def predict_proba(self, X: Any, *, unseen: bool = False, executor: Executor | None = None) -> np.ndarray:
         """The probability of each cluster, averaged over draws.
 
         With ``unseen`` a last column has the probability that the row belongs to none of them: to one not seen yet, or
         to one of those that some draws have besides. Otherwise the clusters' are scaled to sum to 1.
+
+        The workers of an ``executor`` take the rows in parts, a ``Corpus`` where it is; the result is the same to the
+        bit, also of ``predict`` and the scores.
         """
         check_is_fitted(self, "posterior_")
-        found = self._shares(X)
+        found = self._shares(X, executor)
         return found if unseen else _among_known(found)
 
-    def score_samples(self, X: Any) -> np.ndarray:
+    def score_samples(self, X: Any, *, executor: Executor | None = None) -> np.ndarray:
         """The log predictive density of each row, averaged over draws, clusters not seen yet among them.
 
         Of the row as a sequence of events: without multinomial coefficients. A row without entries has 0.
         """
         check_is_fitted(self, "posterior_")
-        rows = self._rows(X, reset=False)
-        return log_predictive(self._snapshots, rows, self._threads) + self.encoding_.constants(rows)
+        threads = self._threads_beside(executor)
+        return self._asked(X, partial(_log_density, self._snapshots, self.encoding_, threads=threads), executor)
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, *, executor: Executor | None = None) -> float:
         """The mean of ``score_samples``."""
         del y
-        return float(self.score_samples(X).mean())
+        return float(self.score_samples(X, executor=executor).mean())
 
     def mode_scores(self, X: Any) -> pd.DataFrame:
         """By mode that chains are in: chains, clusters, the mean log posterior, and the mean score of rows ``X``."""
@@ -169,9 +177,23 @@ class MixtureReadings(CountModel):
         )
         return made
 
-    def _shares(self, X: Any) -> np.ndarray:
+    def _shares(self, X: Any, executor: Executor | None = None) -> np.ndarray:
         """The probability of each cluster and, last, of others."""
-        return self._drawn.shares(self._snapshots, self._rows(X, reset=False), self._threads)
+        draws = self._drawn if executor is None else self._drawn.nameless
+        threads = self._threads_beside(executor)
+        return self._asked(X, partial(draws.shares, self._snapshots, threads=threads), executor)
+
+    def _asked(
+        self, X: Any, question: Callable[[Documents], np.ndarray], executor: Executor | None
+    ) -> np.ndarray:  # fmt: skip
+        """Answers for rows, of which each depends on itself alone."""
+        if executor is None:
+            return question(self._rows(X, reset=False))
+        if not isinstance(X, Corpus):
+            return np.concatenate(asked_of_parts(executor, question, self._rows(X, reset=False)))
+        if X.width != self.n_features_in_:
+            raise ValueError(f"the corpus has {X.width} words, but the model {self.n_features_in_}")
+        return np.concatenate(asked_of_parts(executor, partial(_asked_of_documents, question, self.encoding_), X))
 
     def cluster_numbers(self, *, least: int = 1) -> pd.Series:
         """The posterior of the number of clusters with at least ``least`` rows: probabilities by number."""
@@ -299,6 +321,16 @@ class MixtureReadings(CountModel):
             "agreement", lambda: ChainAgreement.of(self._drawn, self._fixed_seed())
         )
         return found
+
+
+def _log_density(snapshots: list[Snapshot], encoding: Encoding, rows: Documents, *, threads: int) -> np.ndarray:
+    return log_predictive(snapshots, rows, threads) + encoding.constants(rows)
+
+
+def _asked_of_documents(
+    question: Callable[[Documents], np.ndarray], encoding: Encoding, documents: Documents
+) -> np.ndarray:
+    return question(encoding.rows(documents.matrix()))
 
 
 def _sampled(rng: np.random.Generator, shares: np.ndarray) -> np.ndarray:

@@ -84,6 +84,13 @@ def document_topics(
     return found
 
 
+def document_means(
+    draws: np.ndarray, alpha: np.ndarray, documents: Documents, *, seed: int, threads: int | None = None
+) -> np.ndarray:
+    """Posterior mean topic weights, averaged over draws of the topics: documents x topics."""
+    return np.asarray(document_topics(draws, alpha, documents, seed=seed, threads=threads).mean(axis=0))
+
+
 def document_moments(
     draws: np.ndarray, alpha: np.ndarray, documents: Documents, *, seed: int, threads: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:

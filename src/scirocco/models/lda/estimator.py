@@ -8,8 +8,9 @@ that are exact, from a stream by the stochastic gradient samplers of the simplex
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Executor
-from pathlib import Path
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,25 +18,22 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from scirocco.core.checks import positive_array, real_array, require_choice, require_count
-from scirocco.core.interrupt import interruptible
 from scirocco.corpora.documents import Documents
 from scirocco.corpora.store import Corpus
-from scirocco.counts.estimators import chosen_estimator
+from scirocco.counts.estimators import PlainCounts, chosen_estimator
+from scirocco.models.by_parts import asked_of_parts
 from scirocco.models.count_model import AUTO, CountModel, SamplerChoice, require_budgets
-from scirocco.models.fit_location import FitLocation
+from scirocco.models.fit_location import FitLocation, require_no_more_shards
 from scirocco.models.inputs import COUNTS, names_of, refuse_text, validate_data
 from scirocco.models.lda import evaluation, storage, updating
 from scirocco.models.lda.assignments import Assignments
 from scirocco.models.lda.collapsed import are_many
-from scirocco.models.lda.documents import apart, document_draws, document_moments, document_topics
+from scirocco.models.lda.documents import apart, document_draws, document_means, document_moments
 from scirocco.models.lda.engine import TOPICS
 from scirocco.models.lda.fitting import fit_resident_topics, fit_topics
 from scirocco.models.lda.reading import TRANSFORM_DRAWS, TopicReading
 from scirocco.models.lda.sampler_names import IN_MEMORY, SAMPLERS, automatic, stream_sampler
 from scirocco.models.lda.seeds import checked_seed_words, seed_counts
-from scirocco.run.crew import Crew
-from scirocco.run.resume import GivenParts
-from scirocco.run.rounds import Cluster
 from scirocco.samplers.base import Sampler
 from scirocco.simplex import SCIR, Exact, SimplexSampler
 
@@ -183,24 +181,6 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicReading):  # t
 
     # Fitting.
 
-    @interruptible
-    def fit(
-        self, X: Any, y: Any = None, *, path: str | Path | None = None, executor: Executor | None = None,
-        client: Any = None, shards: int | None = None,
-    ) -> LDA:  # fmt: skip
-        """Sample the posterior given ``X``: counts, documents x words, or a ``Corpus``.
-
-        With a ``path`` draws and checkpoints go to that folder, and ``scirocco.resume(path, X)`` goes on with a fit
-        that was interrupted or killed, bit for bit. The workers of an ``executor`` advance the chains, each a task.
-
-        The workers of a Dask ``client`` hold the documents, in so many ``shards``, for sampler "gibbs": a corpus that
-        no machine has the memory for. The draws depend on the number of shards, not on that of workers.
-        """
-        cluster = Cluster.of(client, shards)
-        if cluster is not None and executor is not None:
-            raise ValueError("chains go to an executor or documents to a client's workers: give executor or client")
-        return self._fit(X, y, FitLocation.of(path, Crew.of(executor, X, GivenParts(), y), cluster))
-
     def _read(
         self, X: Any, choice: SamplerChoice, location: FitLocation
     ) -> tuple[Documents | Corpus, SamplerChoice]:  # fmt: skip
@@ -238,10 +218,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicReading):  # t
         if self.seed_words is not None:
             self._require_seeds(choice)
             self.labels_ = checked_seed_words(self.seed_words, self.n_topics, self._names(None), data.width)[1]
-        if location.cluster is not None and location.cluster.shards > data.size:
-            raise ValueError(
-                f"shards must not exceed the number of documents, {data.size:,}; got {location.cluster.shards:,}"
-            )
+        require_no_more_shards(location, data.size, "documents")
         fit = fit_topics if location.cluster is None else fit_resident_topics
         fit(self, data, choice, alpha, beta, location, passes=self._passes, seconds=self.max_seconds)
         self.word_counts_ = data.word_counts()
@@ -283,6 +260,11 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicReading):  # t
         return self
 
     def _documents(self, X: Any, *, reset: bool) -> Documents:
+        known = self._unread(X, reset=reset)
+        return known.load() if isinstance(known, Corpus) else known
+
+    def _unread(self, X: Any, *, reset: bool) -> Documents | Corpus:
+        """The same; a corpus on disk stays there."""
         refuse_text(X)
         if isinstance(X, Corpus | Documents):
             if not reset and X.width != self.n_features_in_:
@@ -294,7 +276,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicReading):  # t
                 "the words of X are not those of the model in the same order: reorder the columns, or call update"
             )
         if isinstance(X, Corpus | Documents):
-            return X.load() if isinstance(X, Corpus) else X
+            return X
         checked = validate_data(
             self, X, reset=reset, accept_sparse="csr", dtype=COUNTS
         )  # fmt: skip
@@ -362,12 +344,17 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicReading):  # t
 
     def _require_resident(self, choice: SamplerChoice) -> None:
         """Reject what documents on workers do not allow."""
-        if choice.name != "gibbs":
+        if choice.name == "collapsed":
             raise ValueError(f"client= is for sampler='gibbs', whose documents are independent; got {choice.name!r}")
+        if choice.name != "gibbs":
+            sampler = stream_sampler(choice, warm=True)
+            if choice.name == "sgld_cv" or type(chosen_estimator(self.estimator, sampler)) is not PlainCounts:
+                raise ValueError("client= is for plain counts of minibatches: leave out estimator, scir_cv and sgld_cv")
+            return
         if self.seed_words is not None or np.ndim(self.beta) == 2:
             raise ValueError("client= is for topics that are alike beforehand: leave out seed_words, and give one beta")
         if self.batch_size is not None:
-            raise ValueError("with client= a round is over all documents: leave out batch_size")
+            raise ValueError("with client= a round of 'gibbs' is over all documents: leave out batch_size")
 
     def _require_informed(self, choice: SamplerChoice) -> None:
         if choice.name != "gibbs":
@@ -397,26 +384,23 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicReading):  # t
         every = values.reshape(-1, *values.shape[2:])
         return every[np.unique(np.linspace(0, len(every) - 1, min(most, len(every))).astype(int))]
 
-    def transform(self, X: Any, *, return_std: bool = False) -> Any:
+    def transform(self, X: Any, *, return_std: bool = False, executor: Executor | None = None) -> Any:
         """Posterior mean topic weights of documents, averaged over draws of the topics; also their sds if wanted.
 
-        The sds contain the uncertainty of the topics and of the document given them.
+        The sds contain the uncertainty of the topics and of the document given them. The workers of an ``executor``
+        take the documents in parts, a ``Corpus`` where it is; the result is the same to the bit.
         """
         check_is_fitted(self)
-        documents = self._documents(X, reset=False)
-        if return_std:
-            return document_moments(
-                self._draws(TRANSFORM_DRAWS, one_order=True), self.alpha_, documents, seed=self._fixed_seed(),
-                threads=self._threads,
-            )  # fmt: skip
-        found = document_topics(
-            self._draws(TRANSFORM_DRAWS, one_order=True),
-            self.alpha_,
-            documents,
-            seed=self._fixed_seed(),
-            threads=self._threads,
-        )
-        return found.mean(axis=0)
+        question: Callable[[Documents], Any] = partial(
+            document_moments if return_std else document_means, self._draws(TRANSFORM_DRAWS, one_order=True),
+            self.alpha_, seed=self._fixed_seed(), threads=self._threads_beside(executor),
+        )  # fmt: skip
+        if executor is None:
+            return question(self._documents(X, reset=False))
+        answers = list(asked_of_parts(executor, question, self._unread(X, reset=False)))
+        if not return_std:
+            return np.concatenate(answers)
+        return tuple(np.concatenate(own) for own in zip(*answers, strict=True))
 
     def transform_draws(self, X: Any, n_draws: int = 20) -> np.ndarray:
         """``n_draws`` posterior draws of the topic weights of documents, (draw, document, topic).
@@ -436,22 +420,34 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicReading):  # t
         found = self._draws(n_draws, one_order=True)
         return found[np.arange(n_draws) % len(found)]
 
-    def perplexity(self, X: Any, *, method: str = "completion", held_out: float = 0.1, max_draws: int = 10) -> float:
+    def perplexity(
+        self, X: Any, *, method: str = "completion", held_out: float = 0.1, max_draws: int = 10,
+        executor: Executor | None = None,
+    ) -> float:  # fmt: skip
         """Held-out perplexity of documents: lower is better; ``unigram_perplexity`` belongs beside it.
 
         ``method`` is "completion" (a share ``held_out`` of each document's tokens is scored given the others, averaged
-        over draws of the topics) or "left_to_right" (every token given those before it, with the posterior mean).
+        over draws of the topics) or "left_to_right" (every token given those before it, with the posterior mean). The
+        workers of an ``executor`` take the documents in parts, a ``Corpus`` where it is; the result is the same to the
+        bit.
         """
         check_is_fitted(self)
         require_choice("method", method, ("completion", "left_to_right"))
-        documents, seed = self._scored(X, held_out, max_draws), self._fixed_seed()
+        documents = self._scored(X, held_out, max_draws, whole=executor is None)
+        seed, threads = self._fixed_seed(), self._threads_beside(executor)
         if method == "left_to_right":
-            return evaluation.left_to_right_perplexity(
-                self.components_, self.alpha_, documents, seed=seed, threads=self._threads
+            scores = partial(evaluation.left_to_right_scores, self.components_, self.alpha_, seed=seed, threads=threads)
+            answers = [scores(documents)] if executor is None else asked_of_parts(executor, scores, documents)
+            logs, tokens = (np.concatenate(own) for own in zip(*answers, strict=True))
+        elif executor is None:
+            logs, tokens = evaluation.completion_scores(
+                self._draws(max_draws), self.alpha_, documents, held_out=held_out, seed=seed, threads=threads
             )
-        return evaluation.completion_perplexity(
-            self._draws(max_draws), self.alpha_, documents, held_out=held_out, seed=seed, threads=self._threads
-        )
+        else:
+            logs, tokens = evaluation.completion_scores_by_parts(
+                executor, self._draws(max_draws), self.alpha_, documents, held_out=held_out, seed=seed
+            )
+        return evaluation.perplexity(logs, tokens)
 
     def unigram_perplexity(self, X: Any, *, held_out: float = 0.1) -> float:
         """The perplexity of the same held-out tokens under the frequencies of words alone."""
@@ -459,10 +455,10 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicReading):  # t
         documents = self._scored(X, held_out, 1)
         return evaluation.unigram_perplexity(self.word_counts_, documents, held_out=held_out, seed=self._fixed_seed())
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, *, executor: Executor | None = None) -> float:
         """Minus the logarithm of the perplexity: higher is better."""
         del y
-        return -float(np.log(self.perplexity(X)))
+        return -float(np.log(self.perplexity(X, executor=executor)))
 
     def _names(self, vocabulary: Any) -> Any:
         """The words, given or known; None if they are not."""

@@ -12,26 +12,34 @@ left-to-right estimator scores every token given those before it and needs no sp
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from scirocco.core.compiled import inner, jit, over_blocks
+from scirocco.core.executors import call_each, require_executor
 from scirocco.core.random import open_stream, uniform
 from scirocco.core.seeds import Purpose, stream_key
 from scirocco.corpora.documents import Documents
+from scirocco.corpora.store import Corpus
+from scirocco.models.by_parts import Part, parts_of
 from scirocco.models.lda.documents import document_topics, fingerprints
 from scirocco.models.lda.kernels.sweeps_stream import pick
 
 
 def completion_scores(
     draws: np.ndarray, alpha: np.ndarray, documents: Documents, *, held_out: float = 0.1, seed: int = 0,
-    threads: int | None = None,
+    threads: int | None = None, split: np.random.Generator | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Document completion with draws of the topics, (draw, topic, word): log probability and tokens by document."""
-    seen, hidden = documents.split(held_out, seed)
-    if not hidden.tokens:
-        raise ValueError("no token was held out: the documents are too short for this share")
+    """Document completion with draws of the topics, (draw, topic, word): log probability and tokens by document.
+
+    Of documents that are a part of others ``split`` is the generator that has split those before.
+    """
+    seen, hidden = documents.split(held_out, seed if split is None else split)
     eta = document_topics(draws, alpha, seen, seed=seed, threads=threads)
     owner = np.repeat(np.arange(documents.size), np.diff(documents.starts))
     scored = np.flatnonzero(hidden.numbers)
@@ -64,8 +72,43 @@ def completion_perplexity(
     threads: int | None = None,
 ) -> float:  # fmt: skip
     """Document completion with draws of the topics, (draw, topic, word)."""
-    logs, tokens = completion_scores(draws, alpha, documents, held_out=held_out, seed=seed, threads=threads)
-    return float(np.exp(-logs.sum() / tokens.sum()))
+    return perplexity(*completion_scores(draws, alpha, documents, held_out=held_out, seed=seed, threads=threads))
+
+
+def completion_scores_by_parts(
+    executor: Executor, draws: np.ndarray, alpha: np.ndarray, documents: Documents | Corpus, *, held_out: float,
+    seed: int,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """``completion_scores`` by the workers of an executor; the documents are split as one process does."""
+    scores = partial(completion_scores, draws, alpha, held_out=held_out, seed=seed, threads=1)
+    answers = call_each(require_executor(executor), partial(_scored, scores), _split_parts(documents, held_out, seed))
+    logs, tokens = zip(*answers, strict=True)
+    return np.concatenate(logs), np.concatenate(tokens)
+
+
+def _split_parts(documents: Documents | Corpus, share: float, seed: int) -> Iterator[tuple[Part, np.random.Generator]]:
+    """All parts, and for each the generator that has split those before."""
+    split = np.random.default_rng(seed)
+    for part in parts_of(documents):
+        yield part, copy.deepcopy(split)
+        part.read().split(share, split)
+
+
+def _scored(scores: Callable[..., Any], split_part: tuple[Part, np.random.Generator]) -> Any:
+    part, split = split_part
+    return scores(part.read(), split=split)
+
+
+def perplexity(logs: np.ndarray, tokens: np.ndarray) -> float:
+    """Of log probabilities and tokens by document."""
+    return float(np.exp(-logs.sum() / require_held_out(tokens).sum()))
+
+
+def require_held_out(tokens: np.ndarray) -> np.ndarray:
+    """Reject documents of which no token is to be predicted."""
+    if not tokens.sum():
+        raise ValueError("no token was held out: the documents are too short for this share")
+    return tokens
 
 
 def unigram_perplexity(frequencies: np.ndarray, documents: Documents, *, held_out: float = 0.1, seed: int = 0) -> float:
@@ -124,11 +167,14 @@ def _left_to_right(
             scores[d] += np.log(chances[i] / particles)
 
 
-def left_to_right_perplexity(
+def left_to_right_scores(
     topics: np.ndarray, alpha: np.ndarray, documents: Documents, *, particles: int = 20, seed: int = 0,
     threads: int | None = None,
-) -> float:  # fmt: skip
-    """Wallach et al. (2009), with one set of topics; its cost grows with the square of a document's length."""
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Wallach et al. (2009), with one set of topics: log probability and tokens by document.
+
+    Its cost grows with the square of a document's length.
+    """
     phi = np.ascontiguousarray(topics.T, dtype=np.float64)
     scores, limit = np.zeros(documents.size), int(documents.lengths.max(initial=1))
     key, seeds = stream_key(seed, Purpose.LEFT_TO_RIGHT), fingerprints(documents)
@@ -140,4 +186,4 @@ def left_to_right_perplexity(
         documents.size,
         threads,
     )  # fmt: skip
-    return float(np.exp(-scores.sum() / max(1, documents.tokens)))
+    return scores, documents.lengths

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from scirocco.core.seeds import Purpose, stream_key
 from scirocco.corpora.documents import Documents
+from scirocco.corpora.parts import Stretches
 from scirocco.corpora.store import Corpus, write_corpus
 from scirocco.counts.estimators import chosen_estimator
 from scirocco.counts.minibatches import FromDisk, InMemory, Minibatches
@@ -24,13 +24,13 @@ from scirocco.models.lda.blocks import CorpusBlocks
 from scirocco.models.lda.engine import ORDER, TOPICS, TopicChain, TopicEngine
 from scirocco.models.lda.gibbs import CollapsedGibbs, KeptGibbs
 from scirocco.models.lda.held_out import HeldOut, held_out_size
-from scirocco.models.lda.resident import ResidentGibbs, ShardMaker, require_seen, sampled
+from scirocco.models.lda.resident import ResidentGibbs, ShardMaker, sampled
+from scirocco.models.lda.resident_stream import Away, Itinerary, ResidentStream, StreamShardMaker
 from scirocco.models.lda.sampler_names import IN_MEMORY, NATURAL, natural_sampler, stream_sampler
 from scirocco.models.lda.seeds import InformedGibbs, SeededCollapsedGibbs, SeededGibbs
 from scirocco.models.lda.start.em import StochasticEM
 from scirocco.models.lda.stream import StreamChain, StreamFit
 from scirocco.run.checkpoint import part
-from scirocco.run.folder import RunFolder, group_folder
 from scirocco.run.rounds import Rounds
 from scirocco.run.trace import Trace
 
@@ -80,52 +80,45 @@ def fit_resident_topics(
     location: FitLocation, *, passes: float, seconds: float | None,
 ) -> None:  # fmt: skip
     """The same with documents on the workers of a cluster, which meet in the folder of the run."""
-    cluster, seed = location.cluster, location.seed(model.random_state)
-    assert cluster is not None
-    if location.path is not None and location.description is None:
-        RunFolder(location.path).require_free()
+    seed = location.seed(model.random_state)
     workers, threads = model._workers(model.n_chains)
-    temporary = partial(TemporaryDirectory, prefix="scirocco-run-", ignore_cleanup_errors=True)
-    with temporary() if location.path is None else nullcontext(location.path) as place:
-        folder = Path(place).resolve()
-        cluster.require_workers(folder)
-        corpus = documents.path.resolve() if isinstance(documents, Corpus) else folder / DOCUMENTS
+    with location.meeting() as meeting:
+        shards, corpus = meeting.cluster.shards, meeting.folder / DOCUMENTS
         if isinstance(documents, Corpus):
-            require_seen(cluster, corpus)
-        learn = ("alpha",) * bool(model.learn_alpha) + ("beta",) * bool(model.learn_beta)
-        rounds = [
-            Rounds(
-                cluster, group_folder(folder, number),
-                ShardMaker(corpus, cluster.shards, model.n_topics, seed, number, "alpha" in learn),
-            )
-            for number in range(model.n_chains)
-        ]  # fmt: skip
+            corpus = documents.path.resolve()
+            meeting.require_seen(corpus)
+        stretches = Stretches(corpus, shards)
 
-        def make(number: int) -> TopicChain:
+        def make(number: int, rounds: Rounds) -> TopicChain:
             if isinstance(documents, Documents):
                 with suppress(FileExistsError):  # written when the run began
                     write_corpus(corpus, [documents], documents.width)
+            if choice.name != "gibbs":
+                return make_stream_chain(model, choice, documents, alpha, beta, seed, number, threads, rounds)
             sample = sampled(documents)
             start = make_chain(model, choice, sample, alpha, beta, seed, number, threads, None, None)
             assert isinstance(start, KeptGibbs)
-            share = sample.tokens / documents.tokens
-            return ResidentGibbs(rounds[number], start, share, seed=seed, chain=number, learn=learn)
+            return ResidentGibbs(rounds, start, sample.tokens / documents.tokens, seed=seed, chain=number)
 
+        rounds = []
+        for number in range(model.n_chains):
+            if choice.name == "gibbs":
+                maker: Any = ShardMaker(stretches, model.n_topics, seed, number, bool(model.learn_alpha))
+            else:
+                key = stream_key(seed, Purpose.STREAM_SWEEPS, number)
+                maker = StreamShardMaker(stretches, documents.size, key, model.sweeps, model.skip_sweeps)
+            rounds.append(meeting.rounds(number, maker, remembers=choice.name == "gibbs"))
         engines = [
             TopicEngine(
-                partial(make, number), number, draws=model._kept_draws(documents.width), passes=passes,
+                partial(make, number, rounds[number]), number, draws=model._kept_draws(documents.width), passes=passes,
                 topics=model.n_topics, vocabulary=documents.width, tokens=documents.tokens,
             )
             for number in range(model.n_chains)
         ]  # fmt: skip
-        try:
-            trace = location.run(
-                engines, model, documents.fingerprint() | {SHARDS: cluster.shards}, seed=seed, sampler=choice.name,
-                seconds=seconds, workers=workers,
-            )  # fmt: skip
-        finally:
-            for own in rounds:
-                own.forget()
+        trace = location.run(
+            engines, model, documents.fingerprint() | {SHARDS: shards}, seed=seed, sampler=choice.name,
+            seconds=seconds, workers=workers,
+        )  # fmt: skip
     keep(model, trace, documents, alpha)
 
 
@@ -134,42 +127,51 @@ def make_chain(
     number: int, threads: int, assigned: np.ndarray | None, lent: np.ndarray | None,
 ) -> TopicChain:  # fmt: skip
     """The sampler of one chain at its start."""
-    in_memory = choice.name in IN_MEMORY
-    allowed = model._passes
-    wanted = SEARCH_SHARE * allowed if in_memory else min(WARM_TOKENS / documents.tokens, 10)
-    wanted = wanted if model.search_passes is None else float(model.search_passes)
-    search_passes = min(wanted, allowed / 2)
-    if in_memory:
+    if choice.name in IN_MEMORY:
         assert isinstance(documents, Documents)
         plain = KeptGibbs if choice.name == "gibbs" else CollapsedGibbs
         seeded = SeededGibbs if choice.name == "gibbs" else SeededCollapsedGibbs
         kind = InformedGibbs if beta.ndim == 2 else plain if model.seed_words is None else seeded
         kept = kind(
-            documents, alpha, beta, seed=seed, chain=number, search_passes=search_passes, batch_size=model.batch_size,
-            threads=threads, learn=("alpha",) * bool(model.learn_alpha) + ("beta",) * bool(model.learn_beta),
-            passes=allowed, records=RECORDS * model._kept_draws(documents.width), assigned=assigned,
+            documents, alpha, beta, seed=seed, chain=number, threads=threads,
+            search_passes=search_passes_of(model, documents, in_memory=True), batch_size=model.batch_size,
+            learn=("alpha",) * bool(model.learn_alpha) + ("beta",) * bool(model.learn_beta),
+            passes=model._passes, records=RECORDS * model._kept_draws(documents.width), assigned=assigned,
             groups=1 if model.n_chains > 1 else None,  # several chains have threads enough to share out
         )  # fmt: skip
         if isinstance(kept, SeededGibbs) and lent is not None:
             kept.lend(lent, in_order=assigned is not None)
         return kept
+    return make_stream_chain(model, choice, documents, alpha, beta, seed, number, threads)
+
+
+def make_stream_chain(
+    model: LDA, choice: SamplerChoice, documents: Documents | Corpus, alpha: np.ndarray, beta: np.ndarray, seed: int,
+    number: int, threads: int, rounds: Rounds | None = None,
+) -> TopicChain:  # fmt: skip
+    """A stream sampler of one chain at its start; documents may be on the workers of a cluster, for ``rounds``."""
+    search_passes = search_passes_of(model, documents, in_memory=False)
     estimator = "control_variate" if choice.name == "sgld_cv" else model.estimator
     sampler = stream_sampler(choice, warm=search_passes > 0)
     chosen = chosen_estimator(estimator, sampler)
     independent = chosen.remembers or getattr(sampler, "independent_draws", False)
+    way = "independent" if independent else "shuffled"
     size = min(model.batch_size or STREAM_BATCH, documents.size)
     minibatches: Minibatches
-    if isinstance(documents, Corpus):
+    kind: Any = StreamChain
+    if rounds is not None:
+        kind = partial(ResidentStream, rounds)
+        minibatches = Itinerary(Away(documents.size), size, way, seed=seed, chain=number)
+    elif isinstance(documents, Corpus):
         blocks = CorpusBlocks(documents, seed=seed, chain=number, independent=independent)
         minibatches = FromDisk(blocks, size, seed=seed, chain=number)
     else:
-        way = "independent" if independent else "shuffled"
         minibatches = InMemory(documents, size, way, seed=seed, chain=number)
-    stream = StreamChain(
+    stream = kind(
         sampler, documents.width, alpha, beta, seed=seed, chain=number, sweeps=model.sweeps,
         skip_sweeps=model.skip_sweeps, threads=threads, estimator=chosen, minibatches=minibatches,
     )  # fmt: skip
-    first = minibatches.at(0).data  # put aside: the search begins after it
+    first = stream.documents_of(minibatches.at(0))  # put aside: the search begins after it
     first = first.take(slice(held_out_size(documents.size, documents.tokens)))
     aside = HeldOut(first.token_words(), first.token_starts)
     search = StochasticEM(
@@ -178,6 +180,14 @@ def make_chain(
     )  # fmt: skip
     choose = partial(natural_sampler, choice.name) if choice.name in NATURAL else None
     return StreamFit(stream, documents, search, beta, choose)
+
+
+def search_passes_of(model: LDA, documents: Documents | Corpus, *, in_memory: bool) -> float:
+    """How long the search for a start may take."""
+    allowed = model._passes
+    wanted = SEARCH_SHARE * allowed if in_memory else min(WARM_TOKENS / documents.tokens, 10)
+    wanted = wanted if model.search_passes is None else float(model.search_passes)
+    return min(wanted, allowed / 2)
 
 
 def keep(model: LDA, trace: Trace, documents: Documents | Corpus, alpha: np.ndarray) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from scirocco.corpora.documents import Documents
+    from scirocco.corpora.store import Corpus
 
 TRANSFORM_DRAWS = 5  # draws of the topics that document weights are averaged over
 REPRESENTED = 100  # that intervals of representative documents come from
@@ -48,6 +49,7 @@ class TopicReading(CountModel):
         def _draws(self, most: int, *, one_order: bool = False) -> np.ndarray: ...
         def _repeated(self, n_draws: int) -> np.ndarray: ...
         def _documents(self, X: Any, *, reset: bool) -> Documents: ...
+        def _unread(self, X: Any, *, reset: bool) -> Documents | Corpus: ...
         def _names(self, vocabulary: Any) -> Any: ...
 
     def report(
@@ -211,12 +213,12 @@ class TopicReading(CountModel):
             })  # fmt: skip
         return with_labels(self, table).set_index("topic")
 
-    def _scored(self, X: Any, held_out: float, max_draws: int) -> Documents:
-        """Documents of which a share is to be predicted."""
+    def _scored(self, X: Any, held_out: float, max_draws: int, *, whole: bool = True) -> Any:
+        """Documents of which a share is to be predicted; a corpus on disk stays there unless they are the ``whole``."""
         require_count("max_draws", max_draws)
         if not 0 < held_out < 1:
             raise ValueError(f"held_out must lie strictly between 0 and 1; got {held_out!r}")
-        documents = self._documents(X, reset=False)
+        documents = self._documents(X, reset=False) if whole else self._unread(X, reset=False)
         if not documents.tokens:
             raise ValueError("the documents have no words: there is nothing to score")
         return documents

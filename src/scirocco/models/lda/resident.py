@@ -13,33 +13,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 
 from scirocco.core.seeds import Purpose, generator, stream_key
 from scirocco.corpora.documents import Documents
+from scirocco.corpora.parts import Stretches, every_nth
 from scirocco.corpora.store import Corpus
 from scirocco.counts.estimators import KeptCounts
-from scirocco.counts.packing import Arrays, nested, packed, unpack_into
+from scirocco.counts.packing import Arrays
+from scirocco.counts.resident import SAMPLE, ResidentChain
 from scirocco.models.lda.gibbs import KeptGibbs
 from scirocco.models.lda.given import CountedTopics, sweep_given
 from scirocco.models.lda.kernels.vector_draw import padded
 from scirocco.models.lda.priors import alpha_sums, learnt_alpha, learnt_beta
-from scirocco.run.checkpoint import part
-from scirocco.run.rounds import Cluster, Rounds, Shard
+from scirocco.run.rounds import Rounds, Shard
 
-SAMPLE = 2 * 10**6  # tokens on which the search for a start is made
 FIRST = 5  # sweeps of the first round, which begins with topics at random
 
 
 @dataclass(frozen=True)
 class ShardMaker:
-    """Shard ``number`` of so many ``shards`` of a corpus, at its start."""
+    """A shard of ``documents``, at its start."""
 
-    corpus: Path
-    shards: int
+    documents: Stretches
     topics: int
     seed: int
     chain: int
@@ -47,10 +44,8 @@ class ShardMaker:
 
     def __call__(self, number: int) -> DocumentShard:
         """In the worker."""
-        corpus = Corpus(self.corpus)
-        begin, end = (corpus.size * k // self.shards for k in (number, number + 1))
         path = (self.chain, number)
-        return DocumentShard(corpus.read(begin, end), self.topics, self.seed, path, learn_alpha=self.learn_alpha)
+        return DocumentShard(self.documents(number), self.topics, self.seed, path, learn_alpha=self.learn_alpha)
 
 
 class DocumentShard(Shard):
@@ -95,23 +90,15 @@ class DocumentShard(Shard):
         self.kept.add(0, self.kept.size)
 
 
-class ResidentGibbs(CountedTopics):
-    """Exact Gibbs in rounds; ``start`` is a chain in memory on a ``share`` of all tokens, whose search is taken."""
+class ResidentGibbs(ResidentChain[KeptGibbs], CountedTopics):
+    """Exact Gibbs in rounds; ``start`` is a chain in memory on a ``share`` of all tokens."""
 
-    numbers: ClassVar[tuple[str, ...]] = ("calls", "searched")
-
-    def __init__(
-        self, rounds: Rounds, start: KeptGibbs, share: float, *, seed: int, chain: int, learn: tuple[str, ...]
-    ) -> None:  # fmt: skip
-        self.rounds, self.learn, self.threads = rounds, learn, start.threads
+    def __init__(self, rounds: Rounds, start: KeptGibbs, share: float, *, seed: int, chain: int) -> None:
+        self.learn, self.threads = start.learn, start.threads
         self.key = stream_key(seed, Purpose.RESIDENT_TOPICS, chain)
         self.alpha, self.beta = start.alpha, start.beta
-        self.calls = 0
-        self.searched = 0.0  # passes over all documents that the search was worth
-        self._start: KeptGibbs | None = start
-        self._share = share
-        self._counts, self._totals = start.counts, start.totals
-        self._search_over()
+        self._counts, self._totals = start.counts, start.totals  # those of the sample before the first round
+        super().__init__(rounds, start, share)
 
     @property
     def counts(self) -> np.ndarray:
@@ -123,37 +110,12 @@ class ResidentGibbs(CountedTopics):
         """Sums of the counts by topic."""
         return self._totals
 
-    @property
-    def searching(self) -> bool:
-        """Whether the search for a start goes on."""
-        return self._start is not None
+    def begin_at(self, start: KeptGibbs) -> None:
+        """The counts of the sample."""
+        self._counts, self._totals = start.counts, start.totals
 
-    @property
-    def sampling(self) -> bool:
-        """Whether the chain samples by now."""
-        return self._start is None
-
-    @property
-    def passes(self) -> float:
-        """Rounds, and what the search was worth."""
-        return self.searched + self.rounds.round
-
-    def next_call(self) -> int:
-        """The number of the next stream of random numbers."""
-        self.calls += 1
-        return self.calls
-
-    def pace(self, taken: float) -> None:
-        """So much of the search's time is taken, 1 being all."""
-        if self._start is not None:
-            self._start.pace(taken)
-
-    def step(self) -> None:
-        """A part of the search, or a round."""
-        if self._start is not None:
-            self._start.step()
-            self._search_over()
-            return
+    def make_round(self) -> None:
+        """Topics, then all assignments, and the priors if they are learnt."""
         answers = self.rounds({"phi": self._phi(), "alpha": self.alpha})
         self._counts = sum((answer["counts"] for answer in answers), start=np.zeros(self._counts.shape, np.int64))
         self._totals = self._counts.sum(axis=0)
@@ -170,49 +132,20 @@ class ResidentGibbs(CountedTopics):
         phi[:, : self.alpha.size] = topics
         return phi
 
-    def _search_over(self) -> None:
-        """What was found is the start, and the chain that found it is no longer needed."""
-        assert self._start is not None
-        self.searched = self._share * self._start.passes
-        if self._start.sampling:
-            self._counts, self._totals, self._start = self._start.counts, self._start.totals, None
-
     def found(self) -> np.ndarray:
         """What the search has found so far, or the expectation of ``draw``."""
         return self.mean().astype(np.float32) if self._start is None else self._start.found()
 
-    def pack(self) -> Arrays:
-        """The search, or the counts, while shards are saved as they are; priors."""
-        found = packed(self, self.numbers) | {"alpha": self.alpha, "beta": self.beta}
-        if self._start is not None:
-            return found | nested(start=self._start.pack())
-        return found | {"counts": self._counts, "round": np.asarray(self.rounds.pin())}
+    def pack_statistics(self) -> Arrays:
+        """Counts and priors."""
+        return {"counts": self._counts, "alpha": self.alpha, "beta": self.beta}
 
-    def unpack(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """The inverse of ``pack``."""
-        unpack_into(self, self.numbers, arrays)
-        self.alpha, self.beta = arrays["alpha"], arrays["beta"]
-        self.rounds.begin(int(arrays.get("round", 0)))
-        if "counts" in arrays:
-            self._start, self._counts = None, arrays["counts"]
-            self._totals = self._counts.sum(axis=0)
-        elif self._start is not None:
-            self._start.unpack(part(dict(arrays), "start"))
+    def unpack_statistics(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """The inverse of ``pack_statistics``."""
+        self._counts, self.alpha, self.beta = (arrays[name] for name in ("counts", "alpha", "beta"))
+        self._totals = self._counts.sum(axis=0)
 
 
 def sampled(documents: Documents | Corpus, tokens: int = SAMPLE) -> Documents:
     """Every n-th document, so many that they have about so many tokens at the most."""
-    every = max(1, -(-documents.tokens // tokens))
-    if isinstance(documents, Documents):
-        return documents.shard(0, every)
-    parts, offset = [], 0
-    for block in documents:
-        parts.append(block.take(np.arange(-offset % every, block.size, every)))
-        offset += block.size
-    return Documents.joined(parts)
-
-
-def require_seen(cluster: Cluster, corpus: Path) -> None:
-    """Reject workers that do not see the documents, before any work is done."""
-    if not cluster.client.get_executor().submit(Path.exists, corpus).result():
-        raise ValueError(f"the workers of the client do not see {corpus}: put the corpus where all machines see it")
+    return every_nth(documents, max(1, -(-documents.tokens // tokens)))

@@ -157,6 +157,11 @@ class StreamChain(LocalStep):
         rows = batch_rows(min(n, self.minibatches.size), self.minibatches.size)
         return self.minibatches.larger(self.steps, min(rows, self.minibatches.resident))
 
+    def documents_of(self, batch: Minibatch) -> Documents:
+        """Those of a minibatch, here."""
+        found: Documents = batch.data
+        return found
+
     def _stream(self, survey: bool) -> tuple[np.ndarray, int]:
         self.surveyed += survey
         return (self._survey_key, self.surveyed) if survey else (self.key, self.steps)
@@ -279,7 +284,7 @@ class StreamFit(TopicChain):
         if self._sampling:
             self.stream.step(batch)
             return
-        self.search.step(batch.data)
+        self.search.step(self.stream.documents_of(batch))
         if self.search.done:
             self._begin()
 
@@ -345,7 +350,7 @@ class StreamFit(TopicChain):
         if not self._sampling or not self.stream.steps:
             return None
         with self._unchanged():
-            sample = self.stream.larger(min(PROBED, self.size)).data
+            sample = self.stream.documents_of(self.stream.larger(min(PROBED, self.size)))
             return self.stream.inflation(sample, self.minibatches.batch_size, self.size)
 
 
@@ -361,7 +366,8 @@ def fresh_assignments(
     """
     masses = sweeps_stream.word_masses(phi, alpha)
     borders = np.linspace(0, documents.size, PIECES + 1).astype(int)
-    tables = np.zeros((PIECES if counted and not apart else 1, *(phi.shape if counted else (0, 0))), np.int32)
+    several = counted and not apart and threads != 1
+    tables = np.zeros((PIECES if several else 1, *(phi.shape if counted else (0, 0))), np.int32)
     weights = np.zeros((documents.size if weighed else 0, alpha.size), np.int32)
     squares = np.zeros((0, alpha.size), np.int64) if squares is None else squares
     seeds = np.arange(documents.size) if seeds is None else seeds

@@ -34,7 +34,7 @@ from scirocco.corpora.store import Corpus
 from scirocco.models.fit_location import FitLocation
 from scirocco.models.lda.engine import TOPICS
 from scirocco.models.lda.estimator import LDA
-from scirocco.models.lda.evaluation import completion_scores
+from scirocco.models.lda.evaluation import completion_scores, require_held_out
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -162,6 +162,7 @@ def _scores(model: LDA, test: Documents, held_out: float, seed: int) -> tuple[np
             draws, model.alpha_, test, held_out=held_out, seed=seed, threads=model._threads
         )
         found.append(logs)
+    require_held_out(tokens)
     each = np.array(found)
     even = np.arange(test.size) % 2 == 0
     best_of_even, best_of_odd = (int(np.argmax(each[:, half].sum(axis=1))) for half in (even, ~even))
