@@ -78,12 +78,17 @@ def call_each(
 ) -> Iterator[Value]:  # fmt: skip
     """``function`` of each argument by the workers, in order."""
     sent = Portable(function)
-    running = [submit(require_executor(executor), sent, own) for own in arguments]
+    for found in in_order([submit(require_executor(executor), sent, own) for own in arguments]):
+        yield found.value
+
+
+def in_order(running: Sequence[Future[Value]]) -> Iterator[Value]:
+    """What work gives, in the order in which it was given out; what is not asked for is called off."""
     try:
         for future in running:
             while wait([future], timeout=LOOK).not_done:
                 poll()
-            yield future.result().value
+            yield future.result()
     finally:
         for future in running:
             future.cancel()
