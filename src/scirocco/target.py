@@ -11,6 +11,7 @@ import importlib.util
 import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -179,6 +180,10 @@ class Target(PureDensity):
         if isinstance(source, Shards):
             raise ValueError("a likelihood that is random takes data of one piece: not Shards")
         return keyed(source)
+
+    def executor_at(self, place: int) -> Executor | None:
+        """The executor whose workers have a shard of the data; None if all are here."""
+        return self.source.executor_at(place) if isinstance(self.source, Shards) else None
 
     @property
     def random(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, wait
 from functools import lru_cache
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from scirocco.core.clock import compile_seconds
 from scirocco.core.interrupt import poll
@@ -18,6 +18,14 @@ Argument = TypeVar("Argument")
 Value = TypeVar("Value")
 
 LOOK = 0.2  # seconds between two looks at the workers
+
+
+@runtime_checkable
+class Placed(Protocol):
+    """Data of which parts may be on certain workers."""
+
+    def executor_at(self, place: int) -> Executor | None:
+        """The executor whose workers have a part; None if the data are with whoever has this."""
 
 
 class Portable(Generic[Value]):

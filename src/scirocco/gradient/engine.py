@@ -146,6 +146,11 @@ class GradientEngine(SteppedEngine):
         return int(np.clip(DRAW_BYTES // max(1, size), 1, 10_000))
 
     @property
+    def place(self) -> int | None:  # type: ignore[override]
+        """The shard that the chain is on; several chains are on several."""
+        return self.kernel.feed.place(self.step, self.chains.start) if len(self.chains) == 1 else None
+
+    @property
     def probe_words(self) -> np.ndarray:
         """Of a key for measurements, of the first chain."""
         return self._words[Purpose.CHAIN_PROBE][0]

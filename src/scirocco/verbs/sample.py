@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scirocco.batches import Arrays, Batching
+from scirocco.batches import Arrays, Batching, Shards, Tours
 from scirocco.bias.gradient import gradient_report
 from scirocco.core.checks import require_collect, require_flag
 from scirocco.core.clock import Clock
@@ -124,8 +124,8 @@ def sample(
     progress : bool, optional
         Show a progress bar; by default on a terminal or in a notebook.
     group_size : int, optional
-        Chains that advance together in one program; all by default. The draws of a group depend on the seed and on
-        the numbers of its chains, not on the other groups.
+        Chains that advance together in one program; all by default, 1 of those that travel. The draws of a group depend
+        on the seed and on the numbers of its chains, not on the other groups.
     workers : int, default 1
         Groups that run at the same time, each in a thread.
     report : bool, default True
@@ -147,7 +147,10 @@ def sample(
         initial = target.change.start
     if initial is None:
         raise TypeError("initial must be given: where the chains start, any pytree, or a function of a random key")
-    size = chains if group_size is None else group_size
+    travels = isinstance(target, Target) and isinstance(target.source, Shards) and isinstance(batching, Tours | None)
+    if travels and group_size not in (None, 1) and target.executor_at(0) is not None:
+        raise ValueError(f"each chain is on a shard of its own: group_size must be 1; got {group_size}")
+    size = (1 if travels else chains) if group_size is None else group_size
     settings = StepSettings(seed, chains, num_samples, burn_in, thin, size, batch_size)
     choice = None
     if sampler is None:
@@ -290,15 +293,17 @@ def prepare(
     seconds = description.options.max_seconds
     if seconds is not None:
         seconds = max(TUNING * seconds - clock.used, LEAST_SECONDS) / (count - number)
+    travels = isinstance(target.source, Shards) and isinstance(parts.batching, Tours | None)
     with waiting("looking for a step size", description.options.progress) as show:
-        tuned = tune(
-            target, parts.sampler, parts.initial, estimator=parts.estimator, batching=parts.batching,
+        tuned = tune(  # of chains that travel as if minibatches were of all shards: what legs add the report says
+            target, parts.sampler, parts.initial, estimator=parts.estimator,
+            batching=None if travels else parts.batching,
             blocks=parts.blocks, seed=settings.seed, batch_size=settings.batch_size,
             look_elsewhere=not (description.of_model or parts.near),  # models know what their modes mean
             near=parts.near, max_seconds=seconds,
             path=None if folder is None else tuning_folder(folder.path, number), show=show,
         )  # fmt: skip
-    batching = tuned.kernel.batching
+    batching = (parts.batching or Tours()) if travels else tuned.kernel.batching
     parts = parts._replace(
         sampler=tuned.sampler, estimator=tuned.estimator, batching=batching, initial=tuned.position, free=True
     )
