@@ -120,6 +120,7 @@ def test_each_tour_is_on_each_shard_for_its_steps():
     assert all({equal.at(chain, step).shard for chain in range(3)} == {0, 1, 2} for step in range(50))
 
 
+@pytest.mark.slow
 def test_the_report_foretells_what_legs_add():
     """Observed beside true sds, of shards as different as can be."""
     shards = Sharded([50, 50], (4, 4), alike=False)

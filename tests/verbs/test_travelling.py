@@ -7,11 +7,14 @@ import signal
 from contextlib import suppress
 from functools import partial
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import scirocco as sc
 from scirocco.batches import Shards, Tours
+from scirocco.core.seeds import Purpose, generator
 from scirocco.run import crew
 
 ROWS = np.random.default_rng(0).normal(1.0, 1.0, (120, 2)).astype(np.float32)
@@ -119,6 +122,21 @@ def test_a_run_goes_on_with_shards_in_memory(alone, tmp_path):
     assert same(sc.resume(tmp_path / "run", target, num_samples=60), alone)
     with pytest.raises(ValueError, match="the data differs from that of the run"):
         sc.resume(tmp_path / "run", sc.Target(log_prior, log_likelihood, Shards(PARTS[:2])), num_samples=70)
+
+
+def test_minibatches_of_a_tour_are_unbiased():
+    target = sc.Target(log_prior, log_likelihood, Shards(PARTS))
+    kernel = sc.kernel(target, sc.SGLD(1e-3), batch_size=10, batching=Tours((2, 5, 3)))
+    draw = jax.jit(lambda key, data: kernel.draw.draw(key, (), jnp.int32(0), data)[1])
+    sums = []
+    for step in range(400):
+        batch, shard = draw(jax.random.key(step), kernel.data_at(step)), kernel.feed.place(step, 0)
+        order = generator(0, Purpose.SHARD_ORDER, shard).permutation(len(PARTS[shard]))
+        np.testing.assert_array_equal(PARTS[shard][order][np.asarray(batch.indices)], batch.data)
+        sums.append(float(batch.weights) * np.asarray(batch.data, np.float64).sum(0))
+    tours = np.mean(np.reshape(sums, (40, 10, 2)), axis=1)
+    error = (tours.mean(0) - ROWS.sum(0, dtype=np.float64)) / (tours.std(0) / np.sqrt(40))
+    assert np.all(np.abs(error) < 5)
 
 
 def test_rows_and_sums_are_those_of_all_shards():

@@ -15,6 +15,7 @@ from scirocco.batches.frames import Labels
 from scirocco.batches.grouped import grouped
 from scirocco.batches.shards import Shards
 from scirocco.batches.shuffle import shuffle_to
+from scirocco.batches.spread import Spread
 from scirocco.batches.strata import Strata
 from scirocco.batches.stream import MemoryMapped, Rows, Stream
 from scirocco.batches.tables import Arrow, Parquet
@@ -33,6 +34,7 @@ __all__ = [
     "Shards",
     "Shuffled",
     "Source",
+    "Spread",
     "Strata",
     "Stream",
     "Sweeps",

@@ -20,6 +20,7 @@ from scirocco.core.seeds import Purpose, generator, key_words
 from scirocco.core.trees import at_least_single, named_leaves
 from scirocco.core.types import Array, Data, Key, Params
 from scirocco.gradient.blocks import split
+from scirocco.gradient.devices import Home
 from scirocco.gradient.feeds import Travelling
 from scirocco.gradient.kernel import Kernel
 from scirocco.gradient.loop import (
@@ -83,13 +84,14 @@ class GradientEngine(SteppedEngine):
     def __init__(
         self, kernel: Kernel, initial: Params | Callable[[Key], Params], *, chains: int | range, recording: Recording,
         collect: Callable[[Params], Any] | bool | None = None, gradients: bool = False, num_samples: int | None = None,
-        shapes_only: bool = False, free: bool = False,
+        shapes_only: bool = False, free: bool = False, home: Home | None = None,
         report: Callable[[GradientEngine, Moments, Measured], Report | None] | None = None,
     ) -> None:  # fmt: skip
         self.kernel, self.recording, self._report = kernel, recording, report
         self.chains = range(chains) if isinstance(chains, int) else chains
         self.initial = initial
         self._shapes_only = shapes_only  # of a run that goes on, whose values are in its checkpoints
+        self._home = home  # where it runs; None for wherever JAX does
         self._free = free or shapes_only  # a position of the chains, not parameters of the user's
         self.total = np.inf if num_samples is None else recording.steps_for(num_samples)
         self._words = {
@@ -247,7 +249,8 @@ class GradientEngine(SteppedEngine):
         return self.kernel.feed.apart and len(self.chains) > 1
 
     def _data(self, step: int) -> Data:
-        return self.kernel.data_at(step, self.chains, self.total)
+        data = self.kernel.data_at(step, self.chains, self.total)
+        return data if self._home is None else self._home.put(data)
 
     def advance(self, until: int, clock: Clock | None = None) -> Chunk:
         """Run towards step ``until``; stops earlier when draws must be handed over or new data is due."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scirocco.batches import Arrays, Batching, Shards, Tours
+from scirocco.batches import Arrays, Batching, Shards, Spread, Tours
 from scirocco.bias.gradient import gradient_report
 from scirocco.core.checks import require_collect, require_flag
 from scirocco.core.clock import Clock
@@ -19,6 +19,7 @@ from scirocco.core.parts import name_of
 from scirocco.core.types import Key, Params
 from scirocco.estimators import Estimator
 from scirocco.gradient.blocks import Block
+from scirocco.gradient.devices import Home, homes
 from scirocco.gradient.engine import GradientEngine, is_function
 from scirocco.gradient.kernel import Kernel
 from scirocco.run import checkpoint
@@ -74,6 +75,7 @@ def sample(
     workers: int = 1,
     report: bool = True,
     executor: Executor | None = None,
+    devices: Any = None,
 ) -> Trace:
     """Sample a posterior from minibatches.
 
@@ -133,6 +135,9 @@ def sample(
     executor : concurrent.futures.Executor, optional
         Its workers advance the groups of chains, each a task: threads, processes, or a cluster's. Give ``group_size``
         too, since one group is one task. Tuning stays here.
+    devices : int, sequence of jax.Device or jax.sharding.Mesh, optional
+        Accelerators: groups of chains side by side, one on each, by default as many groups as devices. Of a mesh with
+        axes "chains" and "rows" each group has a row of devices, which share the rows of its minibatches.
 
     Examples
     --------
@@ -150,14 +155,24 @@ def sample(
     travels = isinstance(target, Target) and isinstance(target.source, Shards) and isinstance(batching, Tours | None)
     if travels and group_size not in (None, 1) and target.executor_at(0) is not None:
         raise ValueError(f"each chain is on a shard of its own: group_size must be 1; got {group_size}")
-    size = (1 if travels else chains) if group_size is None else group_size
+    found = homes(devices)
+    if found and (executor is not None or travels):
+        raise ValueError("devices are those of this process, and its data in one piece: leave executor and Shards out")
+    size = (1 if travels else -(-chains // max(1, len(found)))) if group_size is None else group_size
+    if found and found[0].rows > 1:
+        batching = batching or Spread(found[0].rows)
+        if batching != Spread(found[0].rows):
+            raise ValueError(f"rows on {found[0].rows} devices are drawn by Spread({found[0].rows}); got {batching!r}")
+    workers = max(workers, len(found))
     settings = StepSettings(seed, chains, num_samples, burn_in, thin, size, batch_size)
     choice = None
     if sampler is None:
         open_ = batch_size is None and estimator is None and batching is None and not blocks
         choice = choose(target, initial, settings, open_=open_)
         sampler = choice.sampler
-    parts = GradientParts(sampler, estimator, batching, tuple(blocks), initial, collect, gradients=gradients)
+    parts = GradientParts(
+        sampler, estimator, batching, tuple(blocks), initial, collect, gradients=gradients, homes=found
+    )
     options = RunOptions(max_seconds, checkpoint_seconds, progress, workers, report=report)
     return begin(target, parts, settings, options, path, choice=choice, clock=clock, executor=executor)
 
@@ -174,6 +189,7 @@ class GradientParts(NamedTuple):
     shapes_only: bool = False  # ``initial`` has no values: they are in the checkpoints
     gradients: bool = False  # stored with the draws
     free: bool = False  # ``initial`` is a position of the chains, found by tuning
+    homes: tuple[Home, ...] = ()  # devices of this call
     near: bool = False  # ``initial`` is near the mode or among the draws, as the mean of an earlier run is
 
     def described(self) -> Parts:
@@ -366,6 +382,7 @@ def engines_of(
                 recording=Recording.of(settings.burn_in, settings.thin or 1, parts.sampler), collect=parts.collect,
                 gradients=parts.gradients, num_samples=settings.num_samples, shapes_only=parts.shapes_only,
                 free=parts.free, report=gradient_report if report else None,
+                home=parts.homes[len(engines) % len(parts.homes)] if parts.homes else None,
             )
         )  # fmt: skip
     return engines
