@@ -11,6 +11,7 @@ import importlib.util
 import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -20,13 +21,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from scirocco.batches import Arrays, Batch, Stream, as_source
+from scirocco.batches import Arrays, Batch, Shards, Stream, as_source
 from scirocco.batches.base import check_rows, row_bytes
 from scirocco.batches.frames import plain
 from scirocco.batches.keyed import Keyed, keyed
+from scirocco.batches.shards import Part
 from scirocco.constraints import Constraints, Parametrisation
 from scirocco.core.axes import Axes, names_given
 from scirocco.core.beyond import BEYOND, beyond, codes_in, extremes
+from scirocco.core.executors import Portable
 from scirocco.core.interrupt import poll
 from scirocco.core.program import QUICK
 from scirocco.core.seeds import Purpose, generator
@@ -172,7 +175,15 @@ class Target(PureDensity):
             strange = [label for label in labels if label not in self._entries.get(name, labels)]
             if strange:
                 raise ValueError(f"coords: the column {name} of the data has {strange[0]!r}, which is not among {name}")
-        return keyed(source) if isinstance(self.log_likelihood, RandomLikelihood) else source
+        if not isinstance(self.log_likelihood, RandomLikelihood):
+            return source
+        if isinstance(source, Shards):
+            raise ValueError("a likelihood that is random takes data of one piece: not Shards")
+        return keyed(source)
+
+    def executor_at(self, place: int) -> Executor | None:
+        """The executor whose workers have a shard of the data; None if all are here."""
+        return self.source.executor_at(place) if isinstance(self.source, Shards) else None
 
     @property
     def random(self) -> bool:
@@ -258,18 +269,20 @@ class Target(PureDensity):
     @property
     def pass_rows(self) -> int:
         """Rows of one batch of a pass over all data."""
-        return max(1, min(self.size, PASS_BYTES // row_bytes(self.source.example)))
+        longest = int(self.source.sizes.max()) if isinstance(self.source, Shards) else self.size
+        return max(1, min(longest, PASS_BYTES // row_bytes(self.source.example)))
 
     def passes(self) -> Iterator[Batch]:
         """All rows once, in batches of equal shape; the padding of the last one has weight 0."""
-        rows, each = self.pass_rows, np.float32(self.density.size / self.size)
-        indices = jax.device_put(np.arange(rows, dtype=np.int32))
-        for piece in self.source.in_order(rows):
-            poll()
-            missing = rows - jax.tree.leaves(piece)[0].shape[0]
-            weights = each * (np.arange(rows) < rows - missing).astype(np.float32)
-            padded = jax.tree.map(lambda a, k=missing: np.concatenate([a, np.repeat(a[:1], k, 0)]) if k else a, piece)
-            yield Batch(padded, jax.device_put(weights), indices)
+        return _passes(self.source, self.pass_rows, self.density.size / self.size)
+
+    def summed(self, part: Callable[..., Any], *given: Any) -> Any:
+        """The sum of ``part(density, *given, batch)`` over all rows, in float64: of shards each where it is."""
+        source = self.source
+        if not isinstance(source, Shards):
+            return _sum(part(self.density, *given, batch) for batch in self.passes())
+        work = Portable(self.density), self.pass_rows, self.density.size / self.size, part, jax.tree.map(_sent, given)
+        return _sum(source.each_part(partial(_sum_of_shard, *work)))
 
     def shuffled(self, rows: int, seed: int, epoch: int = 0) -> Iterator[Data]:
         """Minibatches of an epoch in random order, on the host, for work before a run."""
@@ -307,11 +320,7 @@ class Target(PureDensity):
         """The gradient of - sum_i log likelihood_i over all data, in float64."""
 
         def compute() -> Params:
-            total = jax.tree.map(lambda leaf: np.zeros(leaf.shape), position)
-            for batch in self.passes():
-                part = _likelihood_gradient(self.density, position, held, batch)
-                total = jax.tree.map(lambda a, b: a + np.asarray(b, dtype=np.float64), total, part)
-            return total
+            return self.summed(likelihood_gradient, position, held)
 
         return self._once("gradient", position, held, compute)
 
@@ -329,15 +338,12 @@ class Target(PureDensity):
 
         The gradient over all data comes from the same pass, and is remembered.
         """
-        size = ravel_pytree(position)[0].size
 
-        def compute() -> np.ndarray:
-            slope, total = np.zeros(size), np.zeros((size, size))
-            for batch in self.passes() if batches is None else batches:
-                first, second = _likelihood_hessian(self.density, position, held, batch)
-                slope, total = slope + np.asarray(first, np.float64), total + np.asarray(second, np.float64)
-            if batches is None:
-                self._once("gradient", position, held, lambda: _like(position, slope))
+        def compute() -> Any:
+            if batches is not None:
+                return _sum(likelihood_hessian(self.density, position, held, batch)[1] for batch in batches)
+            slope, total = self.summed(likelihood_hessian, position, held)
+            self._once("gradient", position, held, lambda: _like(position, slope))
             return total
 
         found: np.ndarray = self._once("Hessian", position, held, compute) if batches is None else compute()
@@ -345,8 +351,7 @@ class Target(PureDensity):
 
     def log_posterior(self, params: Params) -> float:
         """-U over all data, accumulated in float64."""
-        likelihood = sum(float(_likelihood_sum(self.density, params, batch)) for batch in self.passes())
-        return float(self.log_prior(params)) + likelihood
+        return float(self.log_prior(params)) + float(self.summed(likelihood_sum, params))
 
     def log_posteriors(self, positions: Params, reference: Params) -> np.ndarray:
         """log p(position) - log p(reference) of many positions, along the leading axis, in one pass over the data.
@@ -356,12 +361,9 @@ class Target(PureDensity):
         shapes = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(positions)}
         if len(shapes) != 1 or () in shapes:
             raise ValueError(f"positions must share a leading axis; got {sorted(shapes)}")
-        total = np.asarray(_prior_differences(self.density, positions, reference), np.float64)
+        prior = np.asarray(_prior_differences(self.density, positions, reference), np.float64)
         at_once = max(1, AT_ONCE // self.pass_rows)
-        for batch in self.passes():
-            part = _likelihood_differences(self.density, positions, reference, batch, at_once)
-            total = total + np.asarray(part, np.float64)
-        return total
+        return np.asarray(prior + self.summed(likelihood_differences, positions, reference, at_once))
 
     def check(self, position: Params, held: Params = None, *, values: bool = True) -> None:
         """Evaluate once at ``position`` and say in words what is wrong; without ``values`` look at shapes only."""
@@ -490,8 +492,40 @@ class Sample(Target):
         return self.whole.pass_rows
 
 
+def _passes(source: Arrays | Stream, rows: int, each: float) -> Iterator[Batch]:
+    """All rows of a source once; ``each`` is what a row counts."""
+    indices = jax.device_put(np.arange(rows, dtype=np.int32))
+    for piece in source.in_order(rows):
+        poll()
+        missing = rows - jax.tree.leaves(piece)[0].shape[0]
+        weights = np.float32(each) * (np.arange(rows) < rows - missing).astype(np.float32)
+        padded = jax.tree.map(lambda a, k=missing: np.concatenate([a, np.repeat(a[:1], k, 0)]) if k else a, piece)
+        yield Batch(padded, jax.device_put(weights), indices)
+
+
+def _sum(parts: Iterable[Any]) -> Any:
+    """Of trees of arrays, in their order."""
+    total: Any = None
+    for found in parts:
+        own = jax.tree.map(lambda a: np.asarray(a, np.float64), found)
+        total = own if total is None else jax.tree.map(np.add, total, own)
+    return total
+
+
+def _sum_of_shard(
+    density: Portable[Density], rows: int, each: float, part: Callable[..., Any], given: Any, shard: Part
+) -> Any:  # fmt: skip
+    """Where a shard is."""
+    return _sum(part(density.value, *given, batch) for batch in _passes(shard.source, rows, each))
+
+
+def _sent(value: Any) -> Any:
+    return np.asarray(value) if isinstance(value, jax.Array) else value
+
+
 @partial(jax.jit, static_argnums=0)
-def _likelihood_gradient(density: Density, position: Params, held: Params, batch: Batch) -> Params:
+def likelihood_gradient(density: Density, position: Params, held: Params, batch: Batch) -> Params:
+    """The gradient of - sum_i log likelihood_i over a batch, for ``Target.summed``; so are the others."""
     return density.likelihood_gradient(position, held, batch)
 
 
@@ -501,7 +535,7 @@ def _prior_gradient(density: Density, position: Params, held: Params) -> Params:
 
 
 @partial(jax.jit, static_argnums=0)
-def _likelihood_hessian(density: Density, position: Params, held: Params, batch: Batch) -> tuple[Array, Array]:
+def likelihood_hessian(density: Density, position: Params, held: Params, batch: Batch) -> tuple[Array, Array]:
     """The gradient, as a vector, and the Hessian."""
     flat, unravel = ravel_pytree(position)
 
@@ -524,7 +558,8 @@ def _like(tree: Params, flat: np.ndarray) -> Params:
 
 
 @partial(jax.jit, static_argnums=0)
-def _likelihood_sum(density: Density, params: Params, batch: Batch) -> Array:
+def likelihood_sum(density: Density, params: Params, batch: Batch) -> Array:
+    """The log likelihood of a batch."""
     return jnp.sum(density.log_likelihoods(params, batch.data) * batch.weights)
 
 
@@ -534,10 +569,11 @@ def _prior_differences(density: Density, positions: Params, reference: Params) -
     return jax.vmap(lambda params: jnp.asarray(density.log_prior(params) - there))(positions)
 
 
-@partial(jax.jit, static_argnums=(0, 4))
-def _likelihood_differences(
-    density: Density, positions: Params, reference: Params, batch: Batch, at_once: int
+@partial(jax.jit, static_argnums=(0, 3))
+def likelihood_differences(
+    density: Density, positions: Params, reference: Params, at_once: int, batch: Batch
 ) -> Array:  # fmt: skip
+    """log p(rows | position) - log p(rows | reference) of a batch, of many positions."""
     there = density.log_likelihoods(reference, batch.data)
 
     def one(params: Params) -> Array:

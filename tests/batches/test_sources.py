@@ -271,15 +271,15 @@ def test_a_kernel_reads_ahead_for_steps_to_come_and_not_for_a_look_at_one(stream
     kernel = sc.kernel(target, sc.SGLD(1e-4), batch_size=50)
     try:
         state = kernel.init(jax.random.key(0), jnp.zeros(3))
-        assert not kernel._loader(0)._coming
+        assert not kernel.feed.loader(0)._coming
         kernel.step(jax.random.key(1), state)
-        assert list(kernel._loader(0)._coming) == [range(1, 2)]
+        assert list(kernel.feed.loader(0)._coming) == [range(1, 2)]
         run_round(kernel, jnp.zeros(3), np.zeros((4, 3)), {}, 8, number=5)
-        assert not kernel._loader(0)._coming
+        assert not kernel.feed.loader(0)._coming
         kernel.data_at(2 * kernel.steps_per_block, end=3 * kernel.steps_per_block)
-        assert not kernel._loader(0)._coming
+        assert not kernel.feed.loader(0)._coming
         kernel.data_at(2 * kernel.steps_per_block, end=3 * kernel.steps_per_block + 1)
-        assert list(kernel._loader(0)._coming) == [range(3, 4)]
+        assert list(kernel.feed.loader(0)._coming) == [range(3, 4)]
     finally:
         kernel.close()
 

@@ -10,6 +10,8 @@ Means differ from zero and from each other, so a wrong sign or a swapped leaf mo
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import permutations
+from math import factorial
 
 import jax.numpy as jnp
 import numpy as np
@@ -150,6 +152,27 @@ def swept_variance(scheme, lam, variance, h, friction, diffusion, size, batch, s
         new = np.array([powers[place - 1 - t] @ kick for t in range(place)])
         total += (powers[place] @ whole @ powers[place].T + new.T @ cov[:place, :place] @ new)[0, 0]
     return total / len(which) + solve_discrete_lyapunov(m, noise @ noise.T)[0, 0]
+
+
+def toured_variance(scheme, lam, variance, offsets, steps, h, friction, diffusion):
+    """Of a chain that tours shards whose gradients are off by ``offsets``, legs of so many ``steps``: the covariance of
+    two steps over all orders of the shards and, for legs of different lengths, all places where a tour may begin on its
+    ring; each tour by itself."""
+    m, kick, noise = _matrices(scheme, lam, h, friction, diffusion)
+    noise, period, offsets, steps = noise.reshape(2, -1), sum(steps), np.asarray(offsets), np.asarray(steps)
+    gamma = np.zeros(period)
+    for order in map(list, permutations(range(len(steps)))):
+        ring = np.repeat(offsets[order], steps[order])
+        for start in range(period) if len(set(steps)) > 1 else [0]:
+            tour = np.roll(ring, start)
+            gamma += [tour[k:] @ tour[: period - k] for k in range(period)]
+    gamma /= period * factorial(len(steps)) * (period if len(set(steps)) > 1 else 1)
+    from_gradient = solve_discrete_lyapunov(m, np.outer(kick, kick))
+    total, power = (gamma[0] + variance) * from_gradient[0, 0], np.eye(2)
+    for g in gamma[1:]:
+        power = power @ m
+        total += 2 * g * (power @ from_gradient)[0, 0]
+    return total + solve_discrete_lyapunov(m, noise @ noise.T)[0, 0]
 
 
 def refreshed_variance(scheme, lam, variance, h, friction, diffusion, temperature, inner):

@@ -13,10 +13,13 @@ from scirocco.batches.base import Batch, Shard, Source
 from scirocco.batches.draws import Batching, RandomBlocks, Shuffled, Sweeps, Weighted, WithReplacement
 from scirocco.batches.frames import Labels
 from scirocco.batches.grouped import grouped
+from scirocco.batches.shards import Shards
 from scirocco.batches.shuffle import shuffle_to
+from scirocco.batches.spread import Spread
 from scirocco.batches.strata import Strata
 from scirocco.batches.stream import MemoryMapped, Rows, Stream
 from scirocco.batches.tables import Arrow, Parquet
+from scirocco.batches.tours import Tours
 
 __all__ = [
     "Arrays",
@@ -28,11 +31,14 @@ __all__ = [
     "RandomBlocks",
     "Rows",
     "Shard",
+    "Shards",
     "Shuffled",
     "Source",
+    "Spread",
     "Strata",
     "Stream",
     "Sweeps",
+    "Tours",
     "Weighted",
     "WithReplacement",
     "as_source",

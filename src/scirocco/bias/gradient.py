@@ -12,12 +12,14 @@ import numpy as np
 from scirocco.bias.combinations import Combination, in_words, worst_combinations
 from scirocco.bias.report import BiasReport, bias_report, moment_rhat, spread_apart
 from scirocco.bias.strain import strain
+from scirocco.bias.tours import tour_noise
 from scirocco.bias.virials import Chart, Curvature, Virials, marginal_slopes, on_manifold
 from scirocco.constraints import Parametrisation
 from scirocco.core.trees import named_leaves
 from scirocco.core.types import Array, Params
 from scirocco.gradient.blocks import split
 from scirocco.gradient.engine import GradientEngine
+from scirocco.gradient.feeds import Travelling
 from scirocco.manifolds import Euclidean
 from scirocco.run.checkpoint import part
 from scirocco.run.engine import Measured
@@ -39,13 +41,20 @@ def gradient_report(engine: GradientEngine, moments: Moments, measured: Measured
     mean, variance = free.pooled()
     if not kernel.target.geometry.flat:
         variance = variance | _in_units_of_velocity(engine, mean, variance)
+    travelling = None
+    if isinstance(kernel.feed, Travelling):
+        centre = kernel.target.geometry.nearest(_like(engine.example, mean))
+        chains = len(next(iter(free.mean.values())))
+        travelling = tour_noise(engine, kernel.feed, centre, part(measured.points, "place"), chains)
+        noise = travelling.within
+        measured = measured._replace(points=measured.points | {f"slope/{n}": a for n, a in travelling.slopes.items()})
     points = _Points(engine, measured.points, free)
     report = bias_report(
         kernel.sampler, engine.mean_state(probed), variance, noise, curvature, kernel.epoch,
         (direction, Strain(**strain)) if strain else None,
         r_hat=moment_rhat(moments.shown().mean, moments.shown().variance(), moments.count),
         started_apart=spread_apart(free.start, free.variance()),
-        virials=points.virials(), worst=points.worst(),
+        virials=points.virials(), worst=points.worst(), travelling=travelling,
     )  # fmt: skip
     if report is None:
         return None

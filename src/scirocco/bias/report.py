@@ -19,12 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import jax
 import numpy as np
 
 from scirocco.bias.combinations import Combination
+from scirocco.bias.tours import TourNoise
 from scirocco.bias.virials import Virials
 from scirocco.core.parts import part
 from scirocco.core.trees import named_leaves
@@ -44,6 +46,7 @@ UNSEEN = 1.0  # beyond this the observed variance is mostly noise and says littl
 UNSTABLE = 100.0  # times the variance: the most that is assumed along a direction in which the law has none
 SLACK = 0.1  # of a variance: Monte Carlo error that need not be explained
 NEGLIGIBLE = 1e-6  # share of a coordinate in the stiffest direction
+LEGS = 8  # rounds in which what legs add and what is left without it are found
 HOT = 3.0  # times what the law explains: a temperature, measured at few points, beyond which a step is unstable
 
 TABLES = ("virial", "virial_error", "conflicts", "spread")  # fields of a report that are stored by their names
@@ -78,6 +81,7 @@ class BiasReport:
     widest: float | None = None
     widest_error: float = np.inf
     widest_in: str = ""
+    legs_error: float = 0.0  # of the sd, at most: what the legs of chains that travel add to it
     strain: float = 0.0  # the largest curvature at draws, over the largest that the step bears; 0: not measured
 
     @property
@@ -187,6 +191,8 @@ class BiasReport:
         else:
             name, error = self.worst
             lines.append(f"  estimated error of the posterior sd: at most {self._said(error)} (in {name})")
+            if self.legs_error:
+                lines.append(f"  of that the legs between shards: at most {self._said(self.legs_error)}")
             if abs(self.stiffest_error) > LIMIT:
                 lines.append(
                     f"  in the combination of parameters with the largest curvature, if not in any single one: "
@@ -259,6 +265,7 @@ class BiasReport:
             "fault": self.fault, "note": self.note, "narrowest": self.narrowest,
             "narrowest_error": self.narrowest_error, "narrowest_in": self.narrowest_in, "widest": self.widest,
             "widest_error": self.widest_error, "widest_in": self.widest_in, "strain": self.strain,
+            "legs_error": self.legs_error,
         }  # fmt: skip
         return arrays | {name: np.asarray(value) for name, value in rest.items() if value is not None}
 
@@ -334,16 +341,17 @@ def bias_report(
     curvature: dict[str, np.ndarray], epoch: float = np.inf,
     stiffest: tuple[dict[str, np.ndarray], Strain] | None = None, *,
     r_hat: Moments | None = None, started_apart: bool | None = None, virials: dict[str, Virials] | None = None,
-    worst: Sequence[tuple[str, Combination]] = (),
+    worst: Sequence[tuple[str, Combination]] = (), travelling: TourNoise | None = None,
 ) -> BiasReport | None:  # fmt: skip
     """The report for a run; None for runs without temperature, and for samplers that do not know their law if there is
     no virial either.
 
     ``r_hat`` is what ``moment_rhat`` found, ``started_apart`` what ``spread_apart`` did; without them the report does
     not know whether the chains agree. ``worst`` are the words for the narrowest and the widest combination, and what
-    was found of each.
+    was found of each. ``travelling`` is the noise of chains that travel between shards of the data, whose ``within`` is
+    the ``noise``.
     """
-    report = _by_law(sampler, state, variance, noise, curvature, epoch, stiffest, r_hat, started_apart)
+    report = _by_law(sampler, state, variance, noise, curvature, epoch, stiffest, r_hat, started_apart, travelling)
     if not virials:
         return report
     if report is None:
@@ -378,7 +386,7 @@ def _checked(report: BiasReport, virials: dict[str, Virials]) -> BiasReport:
 def _by_law(
     sampler: Any, state: Any, variance: dict[str, np.ndarray], noise: dict[str, np.ndarray],
     curvature: dict[str, np.ndarray], epoch: float, stiffest: tuple[dict[str, np.ndarray], Strain] | None,
-    r_hat: Moments | None, started_apart: bool | None,
+    r_hat: Moments | None, started_apart: bool | None, travelling: TourNoise | None,
 ) -> BiasReport | None:  # fmt: skip
     """By the sampler's law, if it knows it."""
     if not has_law(sampler) or not noise:
@@ -389,51 +397,61 @@ def _by_law(
     current = getattr(state, "step_size", sampler.step_size)  # some adapt it
     h = np.mean([np.mean(np.asarray(leaf)) for leaf in jax.tree.leaves(at(current, state.step))])
     if sampler.full_data or sampler.exact_minibatches:  # a Metropolis-Hastings test, or thinning, leaves no error
-        none = {name: np.zeros(v.shape) for name, v in noise.items()}
-        fault = sampler.fault(state)
+        none, fault = {name: np.zeros(v.shape) for name, v in noise.items()}, sampler.fault(state)
         return BiasReport(none, none, float(h), started_apart=started_apart, fault=fault, **worst_rhat(r_hat))
-    like = state.position
-    structure = jax.tree.structure(like)
+    like, structure = state.position, jax.tree.structure(state.position)
 
     def tree(values: dict[str, np.ndarray]) -> Params:
         return jax.tree.unflatten(structure, [np.asarray(values[name], np.float64) for name in noise])
 
-    observed = tree(variance)
-    tiny = np.finfo(np.float64).tiny
+    observed, tiny = tree(variance), np.finfo(np.float64).tiny
     with np.errstate(over="ignore"):
         ratio = {n: max(0.0, float(np.sum(noise[n]) / max(np.sum(curvature[n]), tiny))) for n in noise}
-    # Noise that was measured along each parameter's own direction needs no such assumption.
-    own = sampler.own_directions
+    # Noise that was measured along each parameter's own direction needs no such assumption; that within shards of the
+    # data has not all of what is proportional.
+    own = sampler.own_directions or travelling is not None
     trustworthy = {n: bool(np.sum(curvature[n]) > 0) and not own for n in noise}
     factor = tree({n: np.full(noise[n].shape, ratio[n]) for n in noise})
     fixed = tree(noise)
     proportional = tree({n: np.full(noise[n].shape, trustworthy[n]) for n in noise})
 
-    def law(excess: Params) -> Params:
-        """The sampled variance if the posterior variance were the observed one divided by ``excess``."""
-        precision = jax.tree.map(lambda e, s: e * temperature / np.maximum(s, tiny), excess, observed)
-        v = jax.tree.map(lambda lam, c, f, p: np.where(p, c * lam, f), precision, factor, fixed, proportional)
-        return jax.tree.map(np.asarray, sampler.stationary_variance(state, precision, v, epoch))
-
-    def most(excess: Params) -> Params:
-        """The same for noise as it was measured, if that is larger: a bound should not be too low."""
-        precision = jax.tree.map(lambda e, s: e * temperature / np.maximum(s, tiny), excess, observed)
-        own_law = sampler.stationary_variance(state, precision, fixed, epoch)
-        return jax.tree.map(np.maximum, law(excess), own_law)
-
     with np.errstate(all="ignore"):
         bends = tree({n: _bend(curvature[n], noise[n], ratio[n]) for n in noise})
-    steepest = jax.tree.map(
-        lambda b, s, p: np.where((p > 0) & (b > 0), b * s / temperature, np.nan), bends, observed, proportional
-    )
-    with np.errstate(all="ignore"):  # what overflows has no solution, and is reported as such
-        excess = _solve(law, most, observed, steepest)
+
+    def precision(excess: Params, observed: Params) -> Params:
+        return jax.tree.map(lambda e, s: e * temperature / np.maximum(s, tiny), excess, observed)
+
+    def explained(observed: Params) -> Params:
+        """Sampled over posterior variance, if the sampled one is what was ``observed``."""
+
+        def law(excess: Params) -> Params:
+            """The sampled variance if the posterior variance were the observed one divided by ``excess``."""
+            lam = precision(excess, observed)
+            v = jax.tree.map(lambda lam, c, f, p: np.where(p, c * lam, f), lam, factor, fixed, proportional)
+            return jax.tree.map(np.asarray, sampler.stationary_variance(state, lam, v, epoch))
+
+        def most(excess: Params) -> Params:
+            """The same for noise as it was measured, if that is larger: a bound should not be too low."""
+            own_law = sampler.stationary_variance(state, precision(excess, observed), fixed, epoch)
+            return jax.tree.map(np.maximum, law(excess), own_law)
+
+        with np.errstate(all="ignore"):  # what overflows has no solution, and is reported as such
+            steepest = jax.tree.map(
+                lambda b, s, p: np.where((p > 0) & (b > 0), b * s / temperature, np.nan), bends, observed, proportional
+            )
+            return _solve(law, most, observed, steepest)
+
+    excess, legs = explained(observed), 0.0
+    if travelling is not None:
+        laws = tree(travelling.between), partial(sampler.stationary_variance, state, epoch=travelling.tours)
+        excess, legs = _with_legs(excess, observed, *laws, precision, explained)
     injected = jax.tree.map(lambda i: np.asarray(i, np.float64), sampler.injected_noise(state, like))
     along = 0.0
     if stiffest is not None and stiffest[1].curvature > 0:
         direction, strain = tree(stiffest[0]), stiffest[1]
         inflation = _inflation(sampler, state, direction, strain, temperature, epoch)
-        hot = strain.temperature / temperature > HOT * inflation
+        # Legs heat a direction in a way that is not looked at here, but in each parameter.
+        hot = travelling is None and strain.temperature / temperature > HOT * inflation
         along = np.inf if hot else float(np.sqrt(inflation) - 1)
         factor = strain.temperature / temperature if hot else inflation
         added = temperature / strain.curvature * (min(factor, UNSTABLE) - 1)
@@ -443,8 +461,29 @@ def _by_law(
     error = jax.tree.map(lambda e: np.sqrt(e) - 1, excess)
     return BiasReport(
         named_leaves(share), named_leaves(error), float(h), stiffest_error=along, started_apart=started_apart,
-        **worst_rhat(r_hat),
+        legs_error=legs, **worst_rhat(r_hat),
     )  # fmt: skip
+
+
+def _with_legs(
+    excess: Params, observed: Params, between: Params, stationary: Callable[[Params, Params], Params],
+    precision: Callable[[Params, Params], Params], explained: Callable[[Params], Params],
+) -> tuple[Params, float]:  # fmt: skip
+    """Sampled over posterior variance, the part of legs included, and what they add to the sd at most."""
+    rest, none, tiny = observed, jax.tree.map(np.zeros_like, observed), np.finfo(np.float64).tiny
+
+    def left(s: np.ndarray, own: Any, still: Any) -> np.ndarray:
+        """Of the observed variance without what legs add to it."""
+        return np.maximum(s - np.nan_to_num(np.asarray(own) - np.asarray(still)), tiny)
+
+    with np.errstate(all="ignore"):
+        for _ in range(LEGS):
+            lam = precision(excess, observed)
+            rest = jax.tree.map(left, observed, stationary(lam, between), stationary(lam, none))
+            # Half of the way each time: more of the one is less of the other.
+            excess = jax.tree.map(lambda x, e, s, r: np.sqrt(x * e * s / r), excess, explained(rest), observed, rest)
+        times = jax.tree.map(lambda s, r: np.max(np.where(r > tiny, s / r, np.inf)), observed, rest)
+    return excess, float(np.sqrt(max(jax.tree.leaves(times)))) - 1
 
 
 def worst_rhat(r_hat: Moments | None) -> dict[str, Any]:

@@ -7,11 +7,11 @@ or a notebook have no name that a worker could import.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, wait
 from functools import cached_property, lru_cache
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from scirocco.core.clock import compile_seconds
 from scirocco.core.interrupt import poll
@@ -20,10 +20,15 @@ Argument = TypeVar("Argument")
 Value = TypeVar("Value")
 
 LOOK = 0.2  # seconds between two looks at the workers
-UNDER_WAY, FEWEST = (
-    2**29,
-    4,
-)  # bytes of a function that are sent and not answered, at the most; tasks that are, at least
+UNDER_WAY, FEWEST = 2**29, 4  # bytes of a function, sent and not answered, at the most; tasks that are, at least
+
+
+@runtime_checkable
+class Placed(Protocol):
+    """Data of which parts may be on certain workers."""
+
+    def executor_at(self, place: int) -> Executor | None:
+        """The executor whose workers have a part; None if the data are with whoever has this."""
 
 
 class Portable(Generic[Value]):
@@ -95,9 +100,23 @@ def call_each(
                 running.append(submit(require_executor(executor), sent, own))
             if not running:
                 return
-            while wait([running[0]], timeout=LOOK).not_done:
-                poll()
-            yield running.popleft().result().value
+            yield _awaited(running[0]).value
+            running.popleft()
     finally:
         for future in running:
             future.cancel()
+
+
+def in_order(running: Sequence[Future[Value]]) -> Iterator[Value]:
+    """What work gives, in the order in which it was given out; what is not asked for is called off."""
+    try:
+        yield from map(_awaited, running)
+    finally:
+        for future in running:
+            future.cancel()
+
+
+def _awaited(future: Future[Value]) -> Value:
+    while wait([future], timeout=LOOK).not_done:
+        poll()
+    return future.result()

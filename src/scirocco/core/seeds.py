@@ -22,6 +22,9 @@ class Purpose(IntEnum):
     MEMORY_ORDER = 105  # of data in memory
     SHUFFLE_BINS = 106  # of ``shuffle_to``
     SHUFFLE_ROWS = 107
+    TOURS = 108  # of chains between shards
+    TOUR_POINTS = 110  # shards on which gradients are taken at the end
+    SHARD_ORDER = 109  # of the rows of a shard
     # The gradient engine.
     CHAIN_INIT = 201
     CHAIN_STEP = 202

@@ -20,6 +20,8 @@ from scirocco.core.seeds import Purpose, generator, key_words
 from scirocco.core.trees import at_least_single, named_leaves
 from scirocco.core.types import Array, Data, Key, Params
 from scirocco.gradient.blocks import split
+from scirocco.gradient.devices import Home
+from scirocco.gradient.feeds import Travelling
 from scirocco.gradient.kernel import Kernel
 from scirocco.gradient.loop import (
     POWER_ITERATIONS,
@@ -82,13 +84,14 @@ class GradientEngine(SteppedEngine):
     def __init__(
         self, kernel: Kernel, initial: Params | Callable[[Key], Params], *, chains: int | range, recording: Recording,
         collect: Callable[[Params], Any] | bool | None = None, gradients: bool = False, num_samples: int | None = None,
-        shapes_only: bool = False, free: bool = False,
+        shapes_only: bool = False, free: bool = False, home: Home | None = None,
         report: Callable[[GradientEngine, Moments, Measured], Report | None] | None = None,
     ) -> None:  # fmt: skip
         self.kernel, self.recording, self._report = kernel, recording, report
         self.chains = range(chains) if isinstance(chains, int) else chains
         self.initial = initial
         self._shapes_only = shapes_only  # of a run that goes on, whose values are in its checkpoints
+        self._home = home  # where it runs; None for wherever JAX does
         self._free = free or shapes_only  # a position of the chains, not parameters of the user's
         self.total = np.inf if num_samples is None else recording.steps_for(num_samples)
         self._words = {
@@ -98,6 +101,11 @@ class GradientEngine(SteppedEngine):
         self.stored = Stored(
             collect if callable(collect) else None, "theta" if collect is None else "value", collect is False, gradients
         )
+        if gradients and isinstance(kernel.feed, Travelling):
+            raise ValueError(
+                "gradients=True stores estimates of grad U with the draws, and those of the shard that a chain is on "
+                "are none: leave it out for chains that travel"
+            )
         self._state: ChainState | None = None
         self._sums: RunningSums | None = None
         self.step = 0  # a number of the host: others may ask while a program runs on the state
@@ -113,7 +121,7 @@ class GradientEngine(SteppedEngine):
         if not hasattr(self, "_variables"):
             kernel = self.kernel
             key, state = kernel.shapes(*kernel.check(self.example, values=not self._shapes_only))
-            shapes = stored_draw.eval_shape(self.stored, kernel.program, key, state, kernel.data_at(0, end=1))
+            shapes = stored_draw.eval_shape(self.stored, kernel.program, key, state, kernel.feed.like())
             sampled = jax.eval_shape(lambda p: self.stored.values(kernel.program.density.parameters(p)), self.example)
             taken = [name for name in named_leaves(self.example) if name.startswith(FREE)]
             if taken:
@@ -138,6 +146,16 @@ class GradientEngine(SteppedEngine):
         """Draws that a chunk may hold."""
         size = sum(variable.nbytes for variable in self.variables.values()) * len(self.chains)
         return int(np.clip(DRAW_BYTES // max(1, size), 1, 10_000))
+
+    @property
+    def place(self) -> int | None:  # type: ignore[override]
+        """The shard that the chain is on; several chains are on several."""
+        return self.kernel.feed.place(self.step, self.chains.start) if len(self.chains) == 1 else None
+
+    @property
+    def probe_words(self) -> np.ndarray:
+        """Of a key for measurements, of the first chain."""
+        return self._words[Purpose.CHAIN_PROBE][0]
 
     # Starting.
 
@@ -228,19 +246,20 @@ class GradientEngine(SteppedEngine):
     @property
     def _apart(self) -> bool:
         """Whether each chain has data of its own, along a leading axis."""
-        return self.kernel.streamed and len(self.chains) > 1
+        return self.kernel.feed.apart and len(self.chains) > 1
 
     def _data(self, step: int) -> Data:
-        return self.kernel.data_at(step, self.chains, self.total)
+        data = self.kernel.data_at(step, self.chains, self.total)
+        return data if self._home is None else self._home.put(data)
 
     def advance(self, until: int, clock: Clock | None = None) -> Chunk:
         """Run towards step ``until``; stops earlier when draws must be handed over or new data is due."""
         del clock
         kernel, step = self.kernel, self.step
         until = int(min(until, self.total))
-        for border in (kernel.refresh_every, kernel.steps_per_block):
-            if border:
-                until = min(until, (step // border + 1) * border)
+        until = int(min(until, kernel.feed.until(step, self.chains)))
+        if kernel.refresh_every:
+            until = min(until, (step // kernel.refresh_every + 1) * kernel.refresh_every)
         if step < self.recording.burn_in:  # sums begin where it ends, whatever the chunks
             until = min(until, self.recording.burn_in)
         data = self._data(step)
@@ -361,11 +380,16 @@ class GradientEngine(SteppedEngine):
         return {name: np.asarray(v, np.float64) for name, v in arrays.items()}
 
     def point(self) -> dict[str, np.ndarray]:
-        """The parameters that the sampler moves and grad U there, of each chain."""
+        """The parameters that the sampler moves and grad U there, of each chain.
+
+        The shard that a chain is on has drawn it where it is: gradients of others are taken at the end.
+        """
         state = self.state
+        found = {f"place/{name}": v for name, v in named_leaves(state.sampler.position).items()}
+        if isinstance(self.kernel.feed, Travelling):
+            return {name: np.asarray(v, np.float32) for name, v in found.items()}
         data = self._data(int(state.step))
         slopes = slopes_of_chains(self.kernel.program, self._words[Purpose.CHAIN_PROBE], state, data, self._apart)
-        found = {f"place/{name}": v for name, v in named_leaves(state.sampler.position).items()}
         found |= {f"slope/{name}": v for name, v in named_leaves(slopes).items()}
         return {name: np.asarray(v, np.float32) for name, v in found.items()}
 

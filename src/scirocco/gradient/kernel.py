@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.batches import Arrays, Batching, RandomBlocks, Shuffled, Stream, Sweeps
+from scirocco.batches import Arrays, Batching, RandomBlocks, Shards, Shuffled, Stream, Sweeps, Tours
 from scirocco.batches.base import batch_rows, row_bytes
+from scirocco.batches.draws import Draw
 from scirocco.batches.keyed import Freshened
-from scirocco.batches.stream import Loader
 from scirocco.core.cache import spare_maps
 from scirocco.core.types import Data, Key, Params
 from scirocco.estimators import ControlVariate, Estimator, Plain
 from scirocco.gradient.blocks import Block, split
+from scirocco.gradient.feeds import Blocks, Feed, InMemory, Travelling
 from scirocco.gradient.program import ChainState, Program
 from scirocco.optimise.mode import find_mode
 from scirocco.samplers.base import Info, Sampler, automatic
@@ -59,13 +60,15 @@ class Kernel:
         self.batch_size = batch_rows(batch_size, target.size)
         require_all_data(sampler, self.batch_size, target.size)
         self.batching = batching = _batching(target, sampler, self.estimator, batching)
-        source = target.source
-        if isinstance(source, Arrays):
+        self.feed: Feed
+        self.steps_per_block: int | None = None
+        source, rows = target.source, target.size
+        if isinstance(batching, Tours):
+            self.draw, self.feed = self._travelling(source, batching)
+        elif isinstance(source, Arrays):
             order = batching.order(target.size, self.batch_size, seed)
-            rows = target.size
             self.draw = batching.bind(target.size, rows, self.batch_size, order, ring=True)
-            self._resident = _Resident(source, order, self.draw.wrap)
-            self.steps_per_block: int | None = None
+            self.feed = InMemory(source, order, self.draw.wrap)
         else:
             assert isinstance(source, Stream)
             unit = self.batch_size * self.inner
@@ -78,16 +81,32 @@ class Kernel:
                     "take a smaller batch_size or a larger block_bytes"
                 )
             self.draw = batching.bind(target.size, rows, self.batch_size, None, ring=False)
-            self._rows, self._together = rows, source.together(rows, chains)
             self.steps_per_block = rows // unit * self.draw.passes
+            self.feed = Blocks(source, seed, rows, source.together(rows, chains), self.steps_per_block)
         if target.random:
             self.draw = Freshened(self.draw)
         self.epoch = batching.epoch(target.size, self.batch_size, rows)
         if sampler.exact_minibatches:
             require_exact(target, sampler, self.estimator, batching, self.epoch, self.blocks)
-        self._loaders: dict[int, Loader] = {}
-        self._stacked: tuple[int, range, Data] | None = None
         self._bind()
+
+    def _travelling(self, source: Arrays | Stream, batching: Tours) -> tuple[Draw, Feed]:
+        if not isinstance(source, Shards):
+            raise ValueError(
+                "Tours are those of chains between shards of the data: give the Target a batches.Shards([...]); got a "
+                f"{type(source).__name__}"
+            )
+        if self.blocks:
+            raise ValueError("blocks are updated on minibatches of all data, not of the shard that a chain is on")
+        smallest = int(source.sizes.min())
+        if self.batch_size > smallest:
+            raise ValueError(
+                f"batch_size must be at most {smallest}, the rows of the smallest shard, from which minibatches are "
+                f"drawn too; got {self.batch_size}"
+            )
+        draw = batching.bind(source.size, smallest, self.batch_size, None, ring=True)
+        itinerary = batching.itinerary(source.sizes, self.batch_size, self.inner, self.seed)
+        return draw, Travelling(source, itinerary, self.batch_size, draw.wrap)
 
     def _bind(self) -> None:
         self.program = Program(self.target.density, self.sampler, self.estimator, self.draw, self.blocks)
@@ -119,7 +138,7 @@ class Kernel:
 
         key, state = self.shapes(position, held)
         # The function itself, not a method bound to this program: what was traced for another one need not be again.
-        after, _ = jax.eval_shape(Program.transition, self.program, key, state, self.data_at(0, end=1))
+        after, _ = jax.eval_shape(Program.transition, self.program, key, state, self.feed.like())
         for (path, old), new in zip(
             jax.tree_util.tree_flatten_with_path(state)[0], jax.tree.leaves(after), strict=True
         ):
@@ -163,57 +182,16 @@ class Kernel:
         """The estimator's state after a refresh at the chain's position."""
         return self.estimator.refresh(self.target, state.estimator, state.sampler.position, state.held)
 
-    @property
-    def streamed(self) -> bool:
-        """Whether data comes in blocks from disk, each chain reading in an order of its own."""
-        return self.steps_per_block is not None
-
     def data_at(self, step: int, chains: range = range(1), end: float = np.inf) -> Data:
-        """The resident block of data for a step; of several chains of a stream, theirs side by side.
+        """The data for a step; of several chains that have their own, theirs side by side.
 
         Nothing is read ahead for steps from ``end`` on.
         """
-        if self.steps_per_block is None:
-            return self._resident.data
-        number, last = step // self.steps_per_block, (end - 1) / self.steps_per_block
-        if len(chains) == 1:
-            return self._loader(chains[0]).get(number, last)
-        if self._stacked is None or self._stacked[:2] != (number, chains):
-            self._stacked = None  # let go of the old blocks before the new ones arrive
-            loaders = [self._loader(chain) for chain in chains]
-            for loader in loaders:
-                loader.expect(number)  # all read at the same time
-            blocks = [loader.get(number, last) for loader in loaders]
-            self._stacked = (number, chains, jax.tree.map(lambda *parts: jnp.stack(parts), *blocks))
-            for loader in loaders:
-                loader.forget()
-        return self._stacked[2]
-
-    def _loader(self, chain: int) -> Loader:
-        source = self.target.source
-        assert isinstance(source, Stream)
-        if chain not in self._loaders:
-            self._loaders[chain] = Loader(source, self.seed, self._rows, chain, self._together)
-        return self._loaders[chain]
+        return self.feed.at(step, chains, end)
 
     def close(self) -> None:
         """Stop the threads that read data ahead of the chains."""
-        for loader in self._loaders.values():
-            loader.close()
-        self._loaders.clear()
-        self._stacked = None
-
-
-class _Resident:
-    """Data in memory, put on the device when it is first asked for: tuning may find another order before."""
-
-    def __init__(self, source: Arrays, order: np.ndarray | None, wrap: int) -> None:
-        self._place = partial(source.on_device, order, wrap)
-
-    @cached_property
-    def data(self) -> Data:
-        """Shared by all kernels that were made of one."""
-        return self._place()
+        self.feed.close()
 
 
 @jax.jit
@@ -233,6 +211,8 @@ def _batching(target: Target, sampler: Sampler, estimator: Estimator, batching: 
             f"{type(estimator).__name__} is unbiased only with independent minibatches: with {type(batching).__name__} "
             "the next rows depend on which gradients are old. Use batching=RandomBlocks() or WithReplacement()"
         )
+    if batching is None and isinstance(target.source, Shards):
+        return Tours()
     independent = estimator.independent_draws or target.random
     return batching or (RandomBlocks() if independent else sampler.default_batching())
 

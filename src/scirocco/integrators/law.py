@@ -9,7 +9,8 @@ Minibatches drawn without replacement within an epoch of m are not independent: 
 The noise of an epoch sums to zero, and a chain that moves slowly hardly feels it: position and noise at lag k add
 2 sum_k g_k (M^k S)_11 to the variance. If minibatches come in sweeps of L there and back, an epoch has 2m of them, each
 twice: among the lags below 2L the odd ones have one pair in each sweep that is the same minibatch, so that g_k is
-(-(2m-k) V/(N/n - 1) + [k odd] (m/L) (V + V/(N/n - 1))) / 2m.
+(-(2m-k) V/(N/n - 1) + [k odd] (m/L) (V + V/(N/n - 1))) / 2m. Of chains that travel between shards the noise between
+these has the autocovariance V rho_k of ``batches.tours.Toured``.
 
 The bias report asks for hundreds of these laws, so they are one compiled program, in double precision: 1 - eigenvalue
 is of the order of h lambda, which single precision would lose.
@@ -25,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco.batches.draws import Swept
+from scirocco.batches.tours import Toured
 from scirocco.core.types import Number
 from scirocco.integrators.langevin import Step, noise_like
 
@@ -41,7 +43,7 @@ def stationary_variance(
     """The stationary variance of the position, infinite where the step is unstable.
 
     ``epoch`` is the number of minibatches in an epoch without replacement, ``Swept`` if they are drawn in sweeps;
-    infinite for independent minibatches.
+    ``Toured`` for what differs between shards of the data; infinite for independent minibatches.
     """
     given = [np.asarray(x, dtype=np.float64) for x in (precision, noise, h, friction, diffusion)]
     shape = np.broadcast_shapes(*(x.shape for x in given))
@@ -52,12 +54,16 @@ def stationary_variance(
     flat = [np.resize(np.broadcast_to(x, shape), room) for x in given]
     with jax.enable_x64(True):
         finite = np.float64(epoch) if np.isfinite(epoch) else None
-        variance = _variance(integrator, *flat, finite, np.int64(epoch.sweep) if isinstance(epoch, Swept) else None)
+        sweep = np.int64(epoch.sweep) if isinstance(epoch, Swept) else None
+        tours = (epoch.lags, np.int64(epoch.stride)) if isinstance(epoch, Toured) else None
+        variance = _variance(integrator, *flat, finite, sweep, tours)
         return np.asarray(variance)[:size].reshape(shape)
 
 
 @partial(jax.jit, static_argnums=0)
-def _variance(integrator: Step, lam: Any, v: Any, h: Any, friction: Any, diffusion: Any, epoch: Any, sweep: Any) -> Any:
+def _variance(
+    integrator: Step, lam: Any, v: Any, h: Any, friction: Any, diffusion: Any, epoch: Any, sweep: Any, tours: Any
+) -> Any:  # fmt: skip
     """What a step does to (position, momentum), and to unit kicks of gradient noise and of its own noises."""
     ones = jnp.ones_like(lam)
     shape: Any = jax.tree.structure(noise_like(integrator, ones))
@@ -87,6 +93,8 @@ def _variance(integrator: Step, lam: Any, v: Any, h: Any, friction: Any, diffusi
         variance = variance - 2 * _times(_lag_sum(matrix, epoch, steps), from_gradient)[0]
     if sweep is not None:
         variance = variance + 2 * _times(_mirror_sum(matrix, epoch, sweep), from_gradient)[0]
+    if tours is not None:
+        variance = variance + 2 * _times(_tour_sum(matrix, *tours), from_gradient)[0]
     return jnp.where(stable, variance, jnp.inf)
 
 
@@ -103,6 +111,11 @@ def euler_variance(
             n = 2 * epoch.sweep
             lags = lags - memory * (1 - memory**n) / (1 - memory**2) / n * epoch / (epoch - 1)
         noise = noise * (1 - 2 * lags)
+    if isinstance(epoch, Toured):
+        over_block, lags = memory**epoch.stride, 0.0
+        for rho in epoch.lags[::-1]:
+            lags = lags * over_block + rho
+        noise = noise * (2 * lags * (1 - over_block) / (1 - memory) - 1)
     return np.where(
         stable, (temperature + h * noise / 2) / (precision * np.where(stable, 1 - h * precision / 2, 1)), np.inf
     )
@@ -155,6 +168,20 @@ def _mirror_sum(matrix: Two, epoch: Any, sweep: Any) -> Two:
     scale = epoch / (epoch - 1) / n
     odd = _times(_times(matrix, (1 - a, -b, -c, 1 - d)), _inverse_of_rest(_times(matrix, matrix)))
     return _times(odd, (scale, 0.0, 0.0, scale))
+
+
+def _tour_sum(matrix: Two, lags: Any, stride: Any) -> Two:
+    """sum_k M^k rho_k over the lags k > 0 of a tour, from the means of rho over ``stride`` lags each."""
+    over_block, ones = _power(matrix, stride), jnp.ones_like(matrix[0])
+
+    def block(rho: Any, total: Two) -> Two:
+        a, b, c, d = _times(total, over_block)
+        return a + rho, b, c, d + rho
+
+    blocks = jax.lax.scan(lambda total, rho: (block(rho, total), None), (0 * ones,) * 4, lags[::-1])[0]
+    a, b, c, d = over_block
+    a, b, c, d = _times(_times(blocks, (1 - a, -b, -c, 1 - d)), _inverse_of_rest(matrix))
+    return a - 1, b, c, d - 1
 
 
 def _inverse_of_rest(matrix: Two) -> Two:

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from scirocco.batches import Arrays, Batch
+from scirocco.batches import Arrays, Batch, Shards
 from scirocco.core.program import QUICK
 from scirocco.core.seeds import Purpose, generator
 from scirocco.core.types import Array, Params
@@ -72,6 +72,8 @@ def hessian(target: Target, position: Params, held: Params = None) -> np.ndarray
 
 def affordable(target: Target, position: Params) -> bool:
     """Whether the Hessian is taken on all data: where they must be read and decoded first, that is what takes long."""
+    if isinstance(target.source, Shards):
+        return True  # each is worked on where it is
     work = target.size * ravel_pytree(position)[0].size ** 2
     return work <= (WORK if isinstance(target.source, Arrays) else READING * WORK)
 

@@ -214,10 +214,7 @@ def quasi_newton(target: Target, position: Params, held: Params = None, iteratio
 
     def value_and_gradient(point: np.ndarray) -> tuple[float, np.ndarray]:
         params = unravel(jnp.asarray(point, flat.dtype))
-        value, gradient = 0.0, np.zeros(point.shape)
-        for batch in target.passes():
-            v, g = _likelihood_part(target.density, params, held, batch)
-            value, gradient = value + float(v), gradient + np.asarray(g, dtype=np.float64)
+        value, gradient = target.summed(likelihood_part, params, held)
         v, g = _prior_part(target.density, params, held)
         size = target.density.size
         return (value + float(v)) / size, (gradient + np.asarray(g, dtype=np.float64)) / size
@@ -233,7 +230,9 @@ def quasi_newton(target: Target, position: Params, held: Params = None, iteratio
 
 
 @partial(jax.jit, static_argnums=0)
-def _likelihood_part(density: Density, params: Params, held: Params, batch: Batch) -> tuple[Array, Array]:
+def likelihood_part(density: Density, params: Params, held: Params, batch: Batch) -> tuple[Array, Array]:
+    """The potential of a batch and its gradient as a vector, for ``Target.summed``."""
+
     def potential(params: Params) -> Array:
         return -jnp.sum(density.log_likelihoods(merge(params, held), batch.data) * batch.weights)
 

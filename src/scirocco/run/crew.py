@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from filelock import FileLock, Timeout
 
 from scirocco.core.clock import Clock, add_compile_seconds
-from scirocco.core.executors import LOOK, Portable, require_executor
+from scirocco.core.executors import LOOK, Placed, Portable, require_executor
 from scirocco.core.interrupt import Interrupt
 from scirocco.core.parts import part_named
 from scirocco.run.description import Description, RunOptions, Settings, Software, Stop
@@ -50,6 +50,8 @@ class Leg(NamedTuple):
     diverged: Stop | None
     finished: bool
     """Whether the group is over, or waits for what others do."""
+    place: int | None = None
+    """Where it goes on."""
 
 
 class LegEnded(BaseException):
@@ -127,17 +129,18 @@ class GroupFolder(RunFolder):
         (engine,) = (engine for engine in engines if engine.chains.start == task.first)
         with Interrupt() as interrupt:
             group, used = Group.begun(engine, self.path)
+            place = engine.place
             clock, leg = Clock(options.max_seconds, max(used, task.used)), Clock(task.seconds)
             try:
                 while not (group.over or engine.waits or clock.over or interrupt.asked or self._stopped):
                     group.turn(clock, options.checkpoint_seconds)
                     self._show(group)
-                    if leg.over:
+                    if leg.over or engine.place != place:
                         break
             finally:
                 if group.whole:
                     group.save(clock)
-        raise LegEnded(Leg(group.diverged, finished=group.over or engine.waits))
+        raise LegEnded(Leg(group.diverged, finished=group.over or engine.waits, place=engine.place))
 
     @property
     def _stopped(self) -> bool:
@@ -170,7 +173,11 @@ class Crew:
 
     @classmethod
     def of(cls, executor: Any, data: Any, given: GivenParts, y: Any = None, workers: int = 1) -> Crew | None:
-        """For the ``executor=`` of a verb or model; None if there is none."""
+        """For the ``executor=`` of a verb or model, or where the data are; None if that is here."""
+        home = data.executor_at(0) if isinstance(data, Placed) else None
+        if executor is not None and home is not None:
+            raise ValueError("the data are on the workers of a client, which advance the chains: leave executor out")
+        executor = executor or home
         if executor is None:
             return None
         if workers != 1:
@@ -187,16 +194,16 @@ class Crew:
         running: dict[Future[Leg], Group] = {}
         failure: BaseException | None = None
 
-        def submit(group: Group) -> None:
+        def submit(group: Group, place: int | None) -> None:
             first = group.engine.chains.start
             task = Task(folder.path, first, given, Software.here().scirocco, clock.used, seconds)
-            running[self.executor.submit(task)] = group
+            running[self._executor_at(place).submit(task)] = group
 
         watch.begin()
         try:
             for group in groups:
                 if not group.over:
-                    submit(group)
+                    submit(group, group.engine.place)
             while running and not watch.gone:
                 done, _ = wait(running, timeout=LOOK, return_when=FIRST_COMPLETED)
                 watch.look(bool(done))
@@ -209,7 +216,7 @@ class Crew:
                         continue
                     group.diverged = leg.diverged
                     if not (leg.finished or watch.told):
-                        submit(group)
+                        submit(group, leg.place)
                 lost = failure is not None or any(group.diverged for group in groups)
                 if lost or interrupt.asked or clock.over:
                     watch.stop()
@@ -224,6 +231,11 @@ class Crew:
             if isinstance(failure, BrokenExecutor) and folder.keeps:
                 failure.add_note(f"scirocco.resume({str(folder.path)!r}, ..., executor=) goes on with a new executor")
             raise failure
+
+    def _executor_at(self, place: int | None) -> Executor:
+        """Where the data are."""
+        home = self.data.executor_at(place) if place is not None and isinstance(self.data, Placed) else None
+        return home or self.executor
 
     def require_workers(self, folder: Path) -> None:
         """Reject those that cannot do it, before any work is done."""

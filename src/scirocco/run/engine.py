@@ -58,6 +58,9 @@ class Engine(ABC):
     starts: dict[str, np.ndarray] = {}  # noqa: RUF012 - replaced, never changed
     """Where the chains began, by variable; {} if that says nothing."""
 
+    place: int | None = None
+    """Where the data of the next step are, if they are in parts that others may have."""
+
     waits: bool = False
     """Whether it can go on only when other groups have come as far."""
 

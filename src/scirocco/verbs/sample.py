@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scirocco.batches import Arrays, Batching
+from scirocco.batches import Arrays, Batching, Shards, Spread, Tours
 from scirocco.bias.gradient import gradient_report
 from scirocco.core.checks import require_collect, require_flag
 from scirocco.core.clock import Clock
@@ -19,6 +19,7 @@ from scirocco.core.parts import name_of
 from scirocco.core.types import Key, Params
 from scirocco.estimators import Estimator
 from scirocco.gradient.blocks import Block
+from scirocco.gradient.devices import Home, homes
 from scirocco.gradient.engine import GradientEngine, is_function
 from scirocco.gradient.kernel import Kernel
 from scirocco.run import checkpoint
@@ -74,6 +75,7 @@ def sample(
     workers: int = 1,
     report: bool = True,
     executor: Executor | None = None,
+    devices: Any = None,
 ) -> Trace:
     """Sample a posterior from minibatches.
 
@@ -124,8 +126,8 @@ def sample(
     progress : bool, optional
         Show a progress bar; by default on a terminal or in a notebook.
     group_size : int, optional
-        Chains that advance together in one program; all by default. The draws of a group depend on the seed and on
-        the numbers of its chains, not on the other groups.
+        Chains that advance together in one program; all by default, 1 of those that travel. The draws of a group depend
+        on the seed and on the numbers of its chains, not on the other groups.
     workers : int, default 1
         Groups that run at the same time, each in a thread.
     report : bool, default True
@@ -133,6 +135,9 @@ def sample(
     executor : concurrent.futures.Executor, optional
         Its workers advance the groups of chains, each a task: threads, processes, or a cluster's. Give ``group_size``
         too, since one group is one task. Tuning stays here.
+    devices : int, sequence of jax.Device or jax.sharding.Mesh, optional
+        Accelerators: groups of chains side by side, one on each, by default as many groups as devices. Of a mesh with
+        axes "chains" and "rows" each group has a row of devices, which share the rows of its minibatches.
 
     Examples
     --------
@@ -147,14 +152,27 @@ def sample(
         initial = target.change.start
     if initial is None:
         raise TypeError("initial must be given: where the chains start, any pytree, or a function of a random key")
-    size = chains if group_size is None else group_size
+    travels = isinstance(target, Target) and isinstance(target.source, Shards) and isinstance(batching, Tours | None)
+    if travels and group_size not in (None, 1) and target.executor_at(0) is not None:
+        raise ValueError(f"each chain is on a shard of its own: group_size must be 1; got {group_size}")
+    found = homes(devices)
+    if found and (executor is not None or travels):
+        raise ValueError("devices are those of this process, and its data in one piece: leave executor and Shards out")
+    size = (1 if travels else -(-chains // max(1, len(found)))) if group_size is None else group_size
+    if found and found[0].rows > 1:
+        batching = batching or Spread(found[0].rows)
+        if batching != Spread(found[0].rows):
+            raise ValueError(f"rows on {found[0].rows} devices are drawn by Spread({found[0].rows}); got {batching!r}")
+    workers = max(workers, len(found))
     settings = StepSettings(seed, chains, num_samples, burn_in, thin, size, batch_size)
     choice = None
     if sampler is None:
         open_ = batch_size is None and estimator is None and batching is None and not blocks
         choice = choose(target, initial, settings, open_=open_)
         sampler = choice.sampler
-    parts = GradientParts(sampler, estimator, batching, tuple(blocks), initial, collect, gradients=gradients)
+    parts = GradientParts(
+        sampler, estimator, batching, tuple(blocks), initial, collect, gradients=gradients, homes=found
+    )
     options = RunOptions(max_seconds, checkpoint_seconds, progress, workers, report=report)
     return begin(target, parts, settings, options, path, choice=choice, clock=clock, executor=executor)
 
@@ -171,6 +189,7 @@ class GradientParts(NamedTuple):
     shapes_only: bool = False  # ``initial`` has no values: they are in the checkpoints
     gradients: bool = False  # stored with the draws
     free: bool = False  # ``initial`` is a position of the chains, found by tuning
+    homes: tuple[Home, ...] = ()  # devices of this call
     near: bool = False  # ``initial`` is near the mode or among the draws, as the mean of an earlier run is
 
     def described(self) -> Parts:
@@ -290,15 +309,17 @@ def prepare(
     seconds = description.options.max_seconds
     if seconds is not None:
         seconds = max(TUNING * seconds - clock.used, LEAST_SECONDS) / (count - number)
+    travels = isinstance(target.source, Shards) and isinstance(parts.batching, Tours | None)
     with waiting("looking for a step size", description.options.progress) as show:
-        tuned = tune(
-            target, parts.sampler, parts.initial, estimator=parts.estimator, batching=parts.batching,
+        tuned = tune(  # of chains that travel as if minibatches were of all shards: what legs add the report says
+            target, parts.sampler, parts.initial, estimator=parts.estimator,
+            batching=None if travels else parts.batching,
             blocks=parts.blocks, seed=settings.seed, batch_size=settings.batch_size,
             look_elsewhere=not (description.of_model or parts.near),  # models know what their modes mean
             near=parts.near, max_seconds=seconds,
             path=None if folder is None else tuning_folder(folder.path, number), show=show,
         )  # fmt: skip
-    batching = tuned.kernel.batching
+    batching = (parts.batching or Tours()) if travels else tuned.kernel.batching
     parts = parts._replace(
         sampler=tuned.sampler, estimator=tuned.estimator, batching=batching, initial=tuned.position, free=True
     )
@@ -361,6 +382,7 @@ def engines_of(
                 recording=Recording.of(settings.burn_in, settings.thin or 1, parts.sampler), collect=parts.collect,
                 gradients=parts.gradients, num_samples=settings.num_samples, shapes_only=parts.shapes_only,
                 free=parts.free, report=gradient_report if report else None,
+                home=parts.homes[len(engines) % len(parts.homes)] if parts.homes else None,
             )
         )  # fmt: skip
     return engines

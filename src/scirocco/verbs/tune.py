@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import jax
 import numpy as np
 
-from scirocco.batches import Batching
+from scirocco.batches import Batching, RandomBlocks, Shards
 from scirocco.batches.base import batch_rows
 from scirocco.core.checks import require_budget, require_seed
 from scirocco.core.clock import OutOfTimeError, limited
@@ -99,7 +99,9 @@ def tune(
     if automatic(getattr(sampler, "step_size", None)) is None:
         raise ValueError(f'tune finds a step size that is left open, step_size="auto"; got {sampler!r}')
 
-    def make(rows: int, drawn: Batching | None = batching) -> Kernel:
+    drawn = RandomBlocks() if batching is None and isinstance(target.source, Shards) else batching
+
+    def make(rows: int, drawn: Batching | None = drawn) -> Kernel:
         return Kernel(
             target, sampler, batch_size=rows, estimator=estimator, batching=drawn, blocks=blocks,
             seed=require_seed(seed), untuned=True,
