@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
+from scirocco.core.places import refuse_address
 from scirocco.models.storage import settings_of
 from scirocco.run.crew import Crew
 from scirocco.run.description import Description, ModelSettings, PassSettings, RunOptions
@@ -42,6 +43,7 @@ class FitLocation:
         cls, path: str | Path | None, crew: Crew | None = None, cluster: Cluster | None = None
     ) -> FitLocation:  # fmt: skip
         """The folder for a new fit."""
+        refuse_address("path", path)
         return cls(None if path is None else Path(path), crew=crew, cluster=cluster)
 
     @property

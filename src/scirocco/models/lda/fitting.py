@@ -89,7 +89,7 @@ def fit_resident_topics(
     with temporary() if location.path is None else nullcontext(location.path) as place:
         folder = Path(place).resolve()
         cluster.require_workers(folder)
-        corpus = documents.path.resolve() if isinstance(documents, Corpus) else folder / DOCUMENTS
+        corpus = documents.path.absolute() if isinstance(documents, Corpus) else folder / DOCUMENTS
         if isinstance(documents, Corpus):
             require_seen(cluster, corpus)
         learn = ("alpha",) * bool(model.learn_alpha) + ("beta",) * bool(model.learn_beta)

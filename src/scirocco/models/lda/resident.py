@@ -212,7 +212,12 @@ def sampled(documents: Documents | Corpus, tokens: int = SAMPLE) -> Documents:
     return Documents.joined(parts)
 
 
+def _exists(path: Path) -> bool:
+    """In a worker."""
+    return path.exists()
+
+
 def require_seen(cluster: Cluster, corpus: Path) -> None:
     """Reject workers that do not see the documents, before any work is done."""
-    if not cluster.client.get_executor().submit(Path.exists, corpus).result():
+    if not cluster.client.get_executor().submit(_exists, corpus).result():
         raise ValueError(f"the workers of the client do not see {corpus}: put the corpus where all machines see it")
