@@ -11,6 +11,7 @@ import warnings
 import zlib
 from abc import abstractmethod
 from collections import OrderedDict
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -20,6 +21,7 @@ import numpy as np
 from scirocco.batches.base import row_struct, taken
 from scirocco.batches.stream import BLOCK_BYTES, PLACES, Stream, evenly, piece_rows
 from scirocco.core.checks import import_pyarrow, require_count
+from scirocco.core.places import is_address, place
 from scirocco.core.trees import named_leaves
 from scirocco.core.types import Data
 
@@ -40,6 +42,7 @@ class _Grouped(Stream):
     transform: Any
     block_bytes: int
     cached_bytes: int
+    storage_options: Mapping[str, Any] | None = None
     mapped = False  # whether groups lie in a mapped file and need no decoding
     groups: list[tuple[int, int]]  # (file, number in the file)
 
@@ -69,6 +72,8 @@ class _Grouped(Stream):
     def __reduce__(self) -> tuple[Any, ...]:
         """Another process opens the files itself."""
         settings = {"columns": self.columns, "transform": self.transform, "block_bytes": self.block_bytes}
+        if self.storage_options:
+            settings["storage_options"] = self.storage_options
         return partial(type(self), **settings), (self.paths,)
 
     def _columns(self, group: int) -> dict[str, np.ndarray]:
@@ -150,6 +155,7 @@ class _Grouped(Stream):
 class Parquet(_Grouped):
     """Parquet files, read by row group; needs ``pyarrow``.
 
+    ``paths`` may be addresses such as "s3://bucket/rows.parquet", which fsspec reads with these ``storage_options``.
     ``transform`` turns the columns of some rows (a dict of arrays, fixed-size lists as matrices) into the pytree that
     the likelihood expects. Decoded row groups take at most four blocks of memory, or one row group if that is more:
     write files with many small row groups. Rows that are sorted in large row groups need ``shuffle_to``.
@@ -162,11 +168,18 @@ class Parquet(_Grouped):
         columns: list[str] | None = None,
         transform: Any = None,
         block_bytes: int = BLOCK_BYTES,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         parquet = import_pyarrow("pyarrow.parquet")
-        self.files = [parquet.ParquetFile(p) for p in _listed(paths)]
-        self.paths = [str(Path(p).absolute()) for p in _listed(paths)]
-        self.bytes = [Path(p).stat().st_size for p in self.paths]
+        listed = _listed(paths, storage_options)
+        self.storage_options = storage_options
+        self.files = [
+            parquet.ParquetFile(p) if isinstance(p, Path)
+            else parquet.ParquetFile(p.path, filesystem=p.fs, pre_buffer=True)  # few requests for a group
+            for p in listed
+        ]  # fmt: skip
+        self.paths = [str(p) for p in listed]
+        self.bytes = [p.stat().st_size for p in listed]
         self.columns = columns
         groups = [(f, g) for f in range(len(self.files)) for g in range(self.files[f].num_row_groups)]
         rows = [self.files[f].metadata.row_group(g).num_rows for f, g in groups]
@@ -205,9 +218,15 @@ class Arrow(_Grouped):
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
         pyarrow, ipc = import_pyarrow("pyarrow"), import_pyarrow("pyarrow.ipc")
-        maps = [pyarrow.memory_map(str(p)) for p in _listed(paths)]
-        self.paths = [str(Path(p).absolute()) for p in _listed(paths)]
-        self.bytes = [Path(p).stat().st_size for p in self.paths]
+        listed = _listed(paths)
+        remote = [str(p) for p in listed if not isinstance(p, Path)]
+        if remote:
+            raise ValueError(
+                f"Arrow files are mapped into memory, which {remote[0]} cannot be: Parquet reads addresses"
+            )
+        maps = [pyarrow.memory_map(str(p)) for p in listed]
+        self.paths = [str(p) for p in listed]
+        self.bytes = [p.stat().st_size for p in listed]
         self.readers = [ipc.open_file(m) for m in maps]
         self.columns = columns
         batches = [(r, b) for r in range(len(self.readers)) for b in range(self.readers[r].num_record_batches)]
@@ -250,7 +269,7 @@ def _mean_and_variance(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return shift + mean, second / len(array) - mean**2
 
 
-def _listed(paths: str | Path | list[str | Path]) -> list[str | Path]:
+def _listed(paths: str | Path | list[str | Path], storage_options: Mapping[str, Any] | None = None) -> list[Any]:
     try:
         listed = [paths] if isinstance(paths, str | Path) else list(paths)
     except TypeError:
@@ -258,12 +277,15 @@ def _listed(paths: str | Path | list[str | Path]) -> list[str | Path]:
     strange = [path for path in listed if not isinstance(path, str | Path)]
     if strange:
         raise TypeError(f"paths must be a path or a list of paths; got {strange[0]!r}")
-    missing = [str(p) for p in listed if not Path(p).is_file()]
+    places = [place(p, storage_options if is_address(p) else None).absolute() for p in listed]
+    if storage_options and not any(map(is_address, listed)):
+        raise ValueError(f"storage_options are for addresses such as s3://bucket/name; got the paths {listed}")
+    missing = [str(p) for p in places if not p.is_file()]
     if missing or not listed:
         raise FileNotFoundError(
             f"paths must name existing files; missing: {', '.join(missing) or 'all, the list is empty'}"
         )
-    return listed
+    return places
 
 
 def _require_columns(columns: list[str] | None, present: list[str]) -> None:

@@ -11,20 +11,21 @@ A corpus is a folder with a Zarr v3 group ``corpus.zarr`` and a file ``vocabular
 and the attributes ``format``, ``documents``, ``tokens`` and ``vocabulary`` (its size), written last: a folder without
 them is the rest of a writing that was interrupted, and is written over. Chunks end with a checksum (the codec crc32c),
 and every chunk of a part that is read must exist: damage is an error that names the file, never other documents.
-Reading holds one block of documents at a time.
+Reading holds one block of documents at a time. The folder may be one of an object store, which fsspec reads.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from scirocco.core.checks import require_count
+from scirocco.core.places import place
 from scirocco.corpora.documents import Documents
 
 FORMAT = 1
@@ -36,27 +37,28 @@ REMEDY = "restore it from a copy, or delete the folder and write the corpus agai
 class Corpus:
     """A corpus on disk, read in blocks of documents.
 
+    ``path`` is a folder, or an address such as "s3://bucket/name" with the ``storage_options`` of fsspec's file system.
     ``block_entries`` is about how many entries (8 bytes each) a block has in memory.
     """
 
-    def __init__(self, path: str | Path, *, block_entries: int = BLOCK_ENTRIES) -> None:
-        import zarr
-
-        self.path = Path(path)
+    def __init__(
+        self, path: str | Path, *, block_entries: int = BLOCK_ENTRIES, storage_options: Mapping[str, Any] | None = None
+    ) -> None:  # fmt: skip
+        self.path = place(path, storage_options)
         stored = self.path / "corpus.zarr"
         if not stored.is_dir():
             raise FileNotFoundError(f"{self.path} holds no corpus: corpus.zarr is missing")
-        place = stored / "zarr.json"
+        looked = stored / "zarr.json"
         try:
-            group = zarr.open_group(str(stored), mode="r")
+            group = _group(self.path, "r")
             facts: dict[str, Any] = dict(group.attrs)
             arrays: list[Any] = []
             for name in ("starts", "words", "numbers"):
-                place = stored / name / "zarr.json"
+                looked = stored / name / "zarr.json"
                 arrays.append(group[name])
                 _ = arrays[-1].shape, arrays[-1].chunks  # a group in its place has none
         except Exception as error:  # Zarr has no common class for what a damaged description raises
-            raise ValueError(f"{place} is damaged or not part of a corpus: {error}; {REMEDY}") from error
+            raise ValueError(f"{looked} is damaged or not part of a corpus: {error}; {REMEDY}") from error
         self._starts, self._words, self._numbers = arrays
         if facts.get("format") != FORMAT:
             found = facts.get("format")
@@ -104,20 +106,19 @@ class Corpus:
         return Documents(starts - starts[0], words, numbers, self.width)
 
     def _part(self, name: str, array: Any, begin: int, end: int) -> np.ndarray:
-        """Entries ``begin`` to ``end`` of an array, after a look at whether all their chunks exist.
-
-        Zarr reads a missing chunk as fill values without a word.
-        """
+        """Entries ``begin`` to ``end`` of an array; Zarr reads a missing chunk as -1 without a word."""
         folder, width = self.path / "corpus.zarr" / name / "c", array.chunks[0]
         chunks = [folder / str(k) for k in range(begin // width, -(-end // width) if end > begin else 0)]
-        for chunk in chunks:
-            if not chunk.is_file():
-                raise ValueError(f"{self.path} is damaged: {chunk} is missing; {REMEDY}")
         try:
-            return np.asarray(array[begin:end])
+            entries = np.asarray(array[begin:end])
         except Exception as error:  # of a checksum, of Zstandard, of the file system: no common class
             bad = next((c for c in chunks if not _readable(array, int(c.name))), folder)
             raise ValueError(f"{self.path} is damaged: {bad} cannot be read, {error}; {REMEDY}") from error
+        if entries.size and entries.min() < 0:
+            lost = next((chunk for chunk in chunks if not chunk.is_file()), None)
+            if lost is not None:
+                raise ValueError(f"{self.path} is damaged: {lost} is missing; {REMEDY}")
+        return entries
 
     @property
     def _borders(self) -> np.ndarray:
@@ -156,20 +157,30 @@ def _readable(array: Any, chunk: int) -> bool:
     return True
 
 
-def _is_whole(folder: Path) -> bool:
-    """Whether a folder's corpus was written to its end."""
+def _group(folder: Any, mode: Any) -> Any:
+    """The Zarr group of a corpus."""
     import zarr
 
+    return zarr.open_group(
+        str(folder / "corpus.zarr"), mode=mode, storage_options=getattr(folder, "storage_options", None)
+    )  # fmt: skip
+
+
+def _is_whole(folder: Any) -> bool:
+    """Whether a folder's corpus was written to its end."""
     try:
-        return "format" in zarr.open_group(str(folder / "corpus.zarr"), mode="r").attrs
+        return "format" in _group(folder, "r").attrs
     except (KeyError, ValueError, OSError):
         return False
 
 
-def write_corpus(path: str | Path, blocks: Iterable[Any], vocabulary: Sequence[str] | int) -> Corpus:
+def write_corpus(
+    path: str | Path, blocks: Iterable[Any], vocabulary: Sequence[str] | int, *,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Corpus:  # fmt: skip
     """Write matrices of counts (documents x words), one after the other, as a corpus on disk.
 
-    ``vocabulary`` names the words, or says how many there are.
+    ``vocabulary`` names the words, or says how many there are. ``path`` and ``storage_options`` are as for ``Corpus``.
 
     >>> import tempfile, numpy as np
     >>> folder = tempfile.mkdtemp()
@@ -177,10 +188,9 @@ def write_corpus(path: str | Path, blocks: Iterable[Any], vocabulary: Sequence[s
     >>> corpus.size, corpus.tokens, corpus.vocabulary
     (2, 6, ['sun', 'wind', 'sand'])
     """
-    import zarr
     from zarr.codecs import Crc32cCodec, ZstdCodec
 
-    folder = Path(path)
+    folder = place(path, storage_options)
     if (folder / "corpus.zarr").exists() and _is_whole(folder):
         raise FileExistsError(f"{folder} holds a corpus already; it is left alone")
     counted = isinstance(vocabulary, int | np.integer)
@@ -198,7 +208,7 @@ def write_corpus(path: str | Path, blocks: Iterable[Any], vocabulary: Sequence[s
     if bad:
         raise ValueError(f"words must be one line of text each; got {bad[0]!r}")
     folder.mkdir(parents=True, exist_ok=True)
-    group = zarr.open_group(str(folder / "corpus.zarr"), mode="w")
+    group = _group(folder, "w")
     arrays = {
         name: group.create_array(
             name, shape=(size,), chunks=(CHUNK,), dtype=dtype, fill_value=-1, compressors=[ZstdCodec(), Crc32cCodec()]

@@ -39,7 +39,7 @@ def parts_of(documents: Documents | Corpus) -> Iterator[Part]:
     parts = max(1, min(documents.size, -(-max(documents.tokens, LEAST * documents.size) // PART)))
     for number in range(parts):
         if isinstance(documents, Corpus):
-            yield Part(Stretches(documents.path.resolve(), parts), number)
+            yield Part(Stretches(documents.path.absolute(), parts), number)
         else:
             yield Part(documents.take(slice(*borders(documents.size, parts, number))))
 

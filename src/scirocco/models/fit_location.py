@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
+from scirocco.core.places import refuse_address
 from scirocco.models.storage import settings_of
 from scirocco.run.crew import Crew
 from scirocco.run.description import Description, ModelSettings, PassSettings, RunOptions
@@ -43,8 +44,13 @@ class Meeting:
 
     def require_seen(self, corpus: Path) -> None:
         """Reject workers that do not see a corpus, before any work is done."""
-        if not self.cluster.client.get_executor().submit(Path.exists, corpus).result():
+        if not self.cluster.client.get_executor().submit(_exists, corpus).result():
             raise ValueError(f"the workers of the client do not see {corpus}: put the corpus where all machines see it")
+
+
+def _exists(path: Path) -> bool:
+    """In a worker; of an address too."""
+    return path.exists()
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,7 @@ class FitLocation:
         cls, path: str | Path | None, crew: Crew | None = None, cluster: Cluster | None = None
     ) -> FitLocation:  # fmt: skip
         """The folder for a new fit."""
+        refuse_address("path", path)
         return cls(None if path is None else Path(path), crew=crew, cluster=cluster)
 
     @property

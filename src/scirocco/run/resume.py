@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from scirocco.core.checks import require_count
 from scirocco.core.interrupt import interruptible
 from scirocco.core.parts import part, part_named
+from scirocco.core.places import refuse_address
 from scirocco.run.crew import Crew
 from scirocco.run.description import Description, StepSettings
 from scirocco.run.folder import RunFolder, read_description
@@ -83,6 +84,7 @@ def resume(
     are from now on those of the run; without them it goes on as it was started. An ``executor`` is for this call alone.
     A fit whose documents were on the workers of a Dask ``client`` needs one again.
     """
+    refuse_address("path", path)
     folder = Path(path)
     description = read_description(folder)
     if description.saved_chains is not None:

@@ -78,7 +78,7 @@ def fit_resident_mixture(
     with location.meeting() as meeting:
         shards = meeting.cluster.shards
         if isinstance(table.origin, Corpus):
-            meeting.require_seen(table.origin.path.resolve())
+            meeting.require_seen(table.origin.path.absolute())
         source = table.source(meeting.folder, shards)
 
         def make(number: int, rounds: Rounds) -> MixtureChain:

@@ -111,7 +111,7 @@ class Table:
     def source(self, folder: Path, shards: int) -> Source:
         """What gives workers their rows; those in memory are written to the ``folder`` of the run by ``store``."""
         if isinstance(self.origin, Corpus):
-            return CodedDocuments(Stretches(self.origin.path.resolve(), shards), self.encoding)
+            return CodedDocuments(Stretches(self.origin.path.absolute(), shards), self.encoding)
         return StoredRows(folder / STORED)
 
     def store(self, source: Source, shards: int) -> None:

@@ -85,7 +85,7 @@ def fit_resident_topics(
     with location.meeting() as meeting:
         shards, corpus = meeting.cluster.shards, meeting.folder / DOCUMENTS
         if isinstance(documents, Corpus):
-            corpus = documents.path.resolve()
+            corpus = documents.path.absolute()
             meeting.require_seen(corpus)
         stretches = Stretches(corpus, shards)
 
