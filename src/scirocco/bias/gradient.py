@@ -11,6 +11,7 @@ import numpy as np
 
 from scirocco.bias.combinations import Combination, in_words, worst_combinations
 from scirocco.bias.report import BiasReport, bias_report, moment_rhat, spread_apart
+from scirocco.bias.shifts import MOST, Shift, possible, shifts
 from scirocco.bias.strain import strain
 from scirocco.bias.tours import tour_noise
 from scirocco.bias.virials import Chart, Curvature, Virials, marginal_slopes, on_manifold
@@ -29,6 +30,8 @@ from scirocco.samplers.base import Strain, at
 from scirocco.samplers.preconditioned import Preconditioned
 
 MOST_SLOPES = 10**7  # of parameters by free numbers
+LEAST_OFF = 0.03  # of sds: bias that goes unnoticed
+SMALL_SHIFT = 0.1  # sds: what cannot be larger is not measured
 NEARLY = 0.1  # of the variance of parameters: what other numbers than their own may have in it, if they are many
 
 
@@ -48,7 +51,7 @@ def gradient_report(engine: GradientEngine, moments: Moments, measured: Measured
         travelling = tour_noise(engine, kernel.feed, centre, part(measured.points, "place"), chains)
         noise = travelling.within
         measured = measured._replace(points=measured.points | {f"slope/{n}": a for n, a in travelling.slopes.items()})
-    points = _Points(engine, measured.points, free)
+    points = _Points(engine, measured.points, moments)
     report = bias_report(
         kernel.sampler, engine.mean_state(probed), variance, noise, curvature, kernel.epoch,
         (direction, Strain(**strain)) if strain else None,
@@ -58,7 +61,12 @@ def gradient_report(engine: GradientEngine, moments: Moments, measured: Measured
     )  # fmt: skip
     if report is None:
         return None
-    return replace(_in_parameters(report, engine, mean, variance), strain=points.strain(engine))
+    found = points.shifts(engine, abs(report.worst[1]))
+    return replace(
+        _in_parameters(report, engine, mean, variance), strain=points.strain(engine),
+        shift={name: s.size for name, s in found.items()}, shift_error={name: s.error for name, s in found.items()},
+        shift_chance={name: s.chance for name, s in found.items()},
+    )  # fmt: skip
 
 
 class _Points:
@@ -69,7 +77,7 @@ class _Points:
     """
 
     def __init__(self, engine: GradientEngine, points: dict[str, np.ndarray], moments: Moments) -> None:
-        self.sampler, self.moments = engine.kernel.sampler, moments
+        self.sampler, self.moments, self.shown = engine.kernel.sampler, moments.free(), moments.shown()
         self.places, self.slopes = part(points, "place"), part(points, "slope")
         self.temperature = float(at(self.sampler.temperature, 0)) if self.places else 1.0
         self.axes = engine.kernel.target.axes
@@ -122,6 +130,33 @@ class _Points:
         if not isinstance(sampler, Preconditioned) or sampler.starts is None or not self.places or kernel.blocks:
             return 0.0
         return strain(kernel.target, sampler, *self._side_by_side, self.like, kernel.seed)
+
+    def shifts(self, engine: GradientEngine, sd_error: float) -> dict[str, Shift]:
+        """How far the means of parameters are off; of none where that cannot be much, or takes too long."""
+        spreads = self._spreads()
+        exact = self.sampler.full_data or self.sampler.exact_minibatches
+        if not spreads or exact or engine.kernel.blocks:
+            return {}
+        x, g = self._side_by_side
+        if max(possible(x, g, spread, 2 * max(sd_error, LEAST_OFF)) for spread in spreads) < SMALL_SHIFT:
+            return {}
+        kernel, means, variances = engine.kernel, self.shown.mean, self.shown.variance()
+        found = shifts(
+            kernel.target, self.like, x, g, self.shown.pooled()[0], spreads, self.temperature, kernel.seed
+        )  # fmt: skip
+        return {name: Shift.of(moved, means[name], variances[name]) for name, moved in found.items()}
+
+    def _spreads(self) -> tuple[np.ndarray, ...]:
+        """The inverse of the mean Hessian as each half of the chains shows it, or as tuning found it."""
+        size = sum(self.places[name][0, 0].size for name in self.flat)
+        if not self.flat or len(self.flat) < len(self.places) or size > MOST:
+            return ()
+        if self.curvatures is not None:
+            return tuple(curvature.inverse() for curvature in self.curvatures)
+        if not isinstance(self.sampler, Preconditioned):
+            return ()
+        root = np.stack([np.asarray(self.sampler.scale.forward(row)) for row in np.eye(size)])
+        return (root.T @ root,) * 2
 
     def worst(self) -> list[tuple[str, Combination]]:
         """The narrowest and the widest combination of parameters, with words for it.

@@ -41,6 +41,8 @@ LIMIT = 0.05  # of the posterior sd: beyond this the report warns
 LOST = 0.25  # of the posterior sd: beyond this the means are no better
 STRETCHED = 0.5  # of the sd along the stiffest direction
 STRAINED = 0.5  # of the curvature that a step bears: beyond it chains are turned away
+SHIFTED, NOTICED = 0.15, 0.1  # sds that means are off by: too much, and worth a word
+BY_CHANCE = 3.0  # standard errors of the Monte Carlo error of means, which a longer run has less of
 DOUBT, SLIGHT = 4.5, 0.02  # standard errors, and error of the sd, by which two estimates may differ
 UNSEEN = 1.0  # beyond this the observed variance is mostly noise and says little about the posterior's
 UNSTABLE = 100.0  # times the variance: the most that is assumed along a direction in which the law has none
@@ -49,7 +51,8 @@ NEGLIGIBLE = 1e-6  # share of a coordinate in the stiffest direction
 LEGS = 8  # rounds in which what legs add and what is left without it are found
 HOT = 3.0  # times what the law explains: a temperature, measured at few points, beyond which a step is unstable
 
-TABLES = ("virial", "virial_error", "conflicts", "spread")  # fields of a report that are stored by their names
+TABLES = ("virial", "virial_error", "conflicts", "spread", "shift", "shift_error", "shift_chance")
+"""Fields of a report that are stored by their names."""
 
 Moments = dict[str, np.ndarray]
 
@@ -75,6 +78,9 @@ class BiasReport:
     virial_error: dict[str, np.ndarray] = field(default_factory=dict)
     conflicts: dict[str, np.ndarray] = field(default_factory=dict)  # whether it is what ``sd_error`` shows
     spread: dict[str, np.ndarray] = field(default_factory=dict)  # of squares, where the posterior is known: codes
+    shift: dict[str, np.ndarray] = field(default_factory=dict)  # of means, in sds; empty: not measured, or small
+    shift_error: dict[str, np.ndarray] = field(default_factory=dict)
+    shift_chance: dict[str, np.ndarray] = field(default_factory=dict)  # its Monte Carlo error
     narrowest: float | None = None  # combination of parameters: its sampled over true variance; None: not measured
     narrowest_error: float = np.inf
     narrowest_in: str = ""  # its largest weights, of parameters in units of their sds
@@ -110,6 +116,19 @@ class BiasReport:
     def contradicted(self) -> int:
         """The parameters in which the virial identity says something else than the sampler's law."""
         return sum(int(np.sum(conflict)) for conflict in self.conflicts.values())
+
+    @property
+    def mean_off(self) -> tuple[str, float, float, float]:
+        """The variable whose mean is off by most beyond doubt, that in sds, its standard error, and Monte Carlo
+        error; 0 where none is."""
+        far = ("", 0.0, 0.0, 0.0)
+        for name, size in self.shift.items():
+            error = self.shift_error[name]
+            sure = np.where(np.isfinite(size) & (np.abs(size) > DOUBT * error), size, 0.0)
+            k = int(np.argmax(np.abs(sure))) if sure.size else 0
+            if sure.size and abs(sure.flat[k]) > abs(far[1]):
+                far = (name, float(sure.flat[k]), float(error.flat[k]), float(self.shift_chance[name].flat[k]))
+        return far
 
     @property
     def combinations_off(self) -> list[tuple[str, float]]:
@@ -155,16 +174,29 @@ class BiasReport:
             if abs(off) > LIMIT:
                 text = f"a combination of parameters ({words}) is sampled {_too(off)}"
                 found.append(Finding(NOT if abs(off) > LOST else MEANS, text, Advice(less_bias=True)))
+        found += self._shifted()
         if self.r_hat is not None and self.r_hat > RHAT_LIMIT:
             lost = self.r_hat > RHAT_LOST
             text = f"chains differ in mean or variance: R-hat of moments {self.r_hat:.2f} ({self.r_hat_in})"
             found.append(Finding(NOT if lost else LONGER, text, Advice(10.0 if lost else 4.0, less_bias=lost)))
-        if not found:
+        if all(finding.kind == USE for finding in found):
             seen = " by two ways of measuring it" if self.virial and self.sd_error else ""
             found.append(Finding(USE, f"bias of posterior sds at most {error:+.1%} ({name}){seen}"))
             if self.agreed and not self.exact_steps and not self.started_apart:
                 found.append(Finding(USE, "the chains began around one point, and would not see a mode elsewhere"))
         return found
+
+    def _shifted(self) -> list[Finding]:
+        """What there is to say of means."""
+        name, size, error, by_chance = self.mean_off
+        if abs(size) <= NOTICED:
+            return []
+        text = f"means are off by up to {size:+.2f} sd ({name}, standard error {error:.2f})"
+        if abs(size) <= SHIFTED:
+            return [Finding(USE, text)]
+        if abs(size) <= BY_CHANCE * by_chance:
+            return [Finding(LONGER, f"{text}, as in so short a run they may be", Advice((size / NOTICED) ** 2))]
+        return [Finding(NOT, text, Advice(less_bias=True))]
 
     @property
     def _strained(self) -> str:
@@ -210,6 +242,10 @@ class BiasReport:
                 f"  it CONTRADICTS the law's prediction in {self.contradicted:,} parameters, and is what counts there: "
                 "chains have not left their start, or the posterior is far from Gaussian"
             )
+        if self.shift:
+            name, size, error, _ = self.mean_off
+            told = f"up to {size:+.2f} sd in {name} (standard error {error:.2f})" if size else "nowhere beyond doubt"
+            lines.append(f"  means are off, by Stein's identity: {told}")
         if self.strain:
             lines.append(f"  {self._strained}")
         lines += self._combined()

@@ -31,6 +31,7 @@ class Purpose(IntEnum):
     CHAIN_START = 203
     CHAIN_PROBE = 204
     POWER_START = 205
+    BENDING = 206  # places at which third derivatives are taken
     # Tuning.
     NOISE_DRAWS = 301  # of the normal law, at which gradient noise is measured
     NOISE_BATCHES = 302
