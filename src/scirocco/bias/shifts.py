@@ -61,7 +61,8 @@ class Shift(NamedTuple):
     @classmethod
     def of(cls, blocks: np.ndarray, means: np.ndarray, variances: np.ndarray) -> Shift:
         """From estimates (block, ...), and the means and variances of chains, (chain, ...)."""
-        sd = np.sqrt(np.maximum(np.mean(variances, axis=0) + np.var(means, axis=0), np.finfo(np.float64).tiny))
+        sd = np.sqrt(np.mean(variances, axis=0) + np.var(means, axis=0))
+        sd = np.where(sd > 0, sd, np.inf)  # what never moved has no units to be off by
         # Few blocks and chains say little of each coordinate: none is taken to be less uncertain than the typical one.
         error, chance = (
             np.std(a / sd, axis=0, ddof=1) / np.sqrt(len(a)) if len(a) > 1 else np.full(sd.shape, np.inf)
@@ -78,8 +79,9 @@ def possible(places: np.ndarray, slopes: np.ndarray, spread: np.ndarray, off: fl
     """
     y, g = (a.reshape(-1, a.shape[-1]).astype(np.float64) for a in (places, slopes))
     y, g = y - y.mean(axis=0), (g - g.mean(axis=0)) @ spread
-    rest = np.var(g - y, axis=0) / np.maximum(np.var(y, axis=0), np.finfo(np.float64).tiny)
-    return float(np.sqrt(np.max(rest) * y.shape[1] / 2) * off)
+    moves = np.ptp(y, axis=0) > 0
+    rest = np.var(g - y, axis=0)[moves] / np.var(y, axis=0)[moves]
+    return float(np.sqrt(np.max(rest, initial=0.0) * y.shape[1] / 2) * off)
 
 
 def shifts(
