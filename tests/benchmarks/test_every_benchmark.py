@@ -43,6 +43,10 @@ TINY = {
         ["--tokens", "4000", "--topics", "3", "--rows", "300", "--workers", "2", "--turns", "1"],
         {"PART": 40, "STEPS": 2, "BATCHES": (10,), "clients": lambda workers: contextlib.nullcontext(AtOnce())},
     ),
+    "cluster_gradients": (
+        ["--rows", "200", "--columns", "2", "--batches", "10", "--legs", "5", "--turns", "1"],
+        {"TASK_STEPS": 20, "TOURS": 1, "clients": lambda workers: contextlib.nullcontext(AtOnce())},
+    ),
     "combine": (["--dimensions", "2", "--shards", "2", "--draws", "60", "--seeds", "1"], {}),
     "covertype": (
         ["--reference", "reference.npz", "--budget", "0.1", "--only", "scirocco"],

@@ -12,7 +12,7 @@ they are on S different shards at all times. Where a chain is follows from the s
 Minibatches are contiguous blocks of the shuffled rows of the shard, at independent places.
 
 Within a leg the difference between the shard's gradient and that of all data is always the same: chains drift, and are
-wider than they should be (``Toured``; docs/reference/travelling.md). Ahn, Shahbaba and Welling (2014), whose chains
+wider than they should be (``Toured``; docs/reference/minibatches.md). Ahn, Shahbaba and Welling (2014), whose chains
 choose the next shard anew each time; in a tour the drifts add up to nothing.
 """
 

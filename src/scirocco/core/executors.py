@@ -36,6 +36,8 @@ class Portable(Generic[Value]):
 
     def __init__(self, value: Value, *, arrived: bool = False) -> None:
         self.value = value
+        self.kept: dict[Any, Any] = {}
+        """What work in this process has made of it, for the next."""
         self._before = compile_seconds() if arrived else None
 
     @property

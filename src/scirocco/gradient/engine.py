@@ -7,7 +7,7 @@ chunk all run the same compiled program; and so do other runs with the same func
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -401,12 +401,13 @@ class GradientEngine(SteppedEngine):
 
     def mean_state(self, probed: dict[str, np.ndarray]) -> Any:
         """The sampler's state averaged over the probes."""
-        leaves, structure = jax.tree.flatten(self._blank().sampler)
+        leaves, structure = jax.tree.flatten(self._blank.sampler)
         values = [probed[f"sampler/{i}"].astype(leaf.dtype) for i, leaf in enumerate(leaves)]
         return jax.tree.unflatten(structure, jax.device_put(values))
 
     # Keeping.
 
+    @cached_property
     def _blank(self) -> ChainState:
         """The shapes of the state, found without touching the data."""
         kernel = self.kernel
@@ -419,6 +420,17 @@ class GradientEngine(SteppedEngine):
         shapes: ChainState = jax.eval_shape(make, self._words[Purpose.CHAIN_INIT])
         return shapes
 
+    @cached_property
+    def _outline(self) -> tuple[list[str], list[Any], list[Any], Any]:
+        """What is saved: names, shapes, shapes of what stands for them, and the tree that they make."""
+        blank = self._blank
+        named, structure = jax.tree_util.tree_flatten_with_path(
+            (blank, jax.eval_shape(partial(RunningSums.none, self.kernel.program.density), blank))
+        )
+        leaves = [leaf for _, leaf in named]
+        names = [jax.tree_util.keystr(path) for path, _ in named]
+        return names, leaves, [jax.eval_shape(_words, leaf) for leaf in leaves], structure
+
     def pack(self) -> dict[str, np.ndarray]:
         """The leaves of the state and of the sums by their paths, random keys as their words."""
         paths = jax.tree_util.tree_flatten_with_path((self.state, self._sums))[0]
@@ -426,13 +438,8 @@ class GradientEngine(SteppedEngine):
 
     def unpack(self, arrays: dict[str, np.ndarray]) -> None:
         """The state with the saved leaves, after checking that they fit."""
-        blank = self._blank()
-        named, structure = jax.tree_util.tree_flatten_with_path(
-            (blank, jax.eval_shape(partial(RunningSums.none, self.kernel.program.density), blank))
-        )
-        leaves = [leaf for _, leaf in named]
-        saved = [arrays.get(jax.tree_util.keystr(path), np.empty(0, bool)) for path, _ in named]
-        words = [jax.eval_shape(_words, leaf) for leaf in leaves]
+        names, leaves, words, structure = self._outline
+        saved = [arrays.get(name, np.empty(0, bool)) for name in names]
         if [(a.shape, a.dtype) for a in saved] != [(w.shape, np.dtype(w.dtype)) for w in words]:
             raise ValueError(
                 "the checkpoint does not fit: give resume the run's sampler, estimator, blocks and parameters "

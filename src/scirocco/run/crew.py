@@ -85,11 +85,19 @@ class Task:
         opened = partial(GroupFolder, task=self)
         resumer: Any = part_named(description.resumer)
         data, y, given = self.given.value
+        engine = self.given.kept.get(self.engine_key(description))
         try:
+            if engine is not None:
+                with opened(self.path) as folder:
+                    folder.advance([engine], description.options)
             resumer()(self.path, description, data, y, replace(given, folder=opened))
         except LegEnded as ended:
             return ended.leg
         raise AssertionError("a run ended without its runner")
+
+    def engine_key(self, description: Description) -> tuple[Any, ...]:
+        """What an engine that is kept for the next leg depends on."""
+        return self.path, self.first, description.settings, description.options.report
 
 
 class GroupFolder(RunFolder):
@@ -130,6 +138,8 @@ class GroupFolder(RunFolder):
         with Interrupt() as interrupt:
             group, used = Group.begun(engine, self.path)
             place = engine.place
+            if place is not None:  # it will come back
+                task.given.kept[task.engine_key(read_description(self.path))] = engine
             clock, leg = Clock(options.max_seconds, max(used, task.used)), Clock(task.seconds)
             try:
                 while not (group.over or engine.waits or clock.over or interrupt.asked or self._stopped):
