@@ -19,7 +19,6 @@ class AtOnce(Executor):
     def submit(self, function, *given, **options):
         del options
         future = Future()
-        future.key = id(future)
         try:
             sent = pickle.loads(pickle.dumps((function, tuple(map(self.sees, given)))))
             future.set_result(pickle.loads(pickle.dumps(sent[0](*sent[1]))))
@@ -27,17 +26,11 @@ class AtOnce(Executor):
             future.set_exception(error)
         return future
 
-    def gather(self, futures):
-        return [future.result() for future in futures]
-
-    def who_has(self, futures):
-        return {future.key: ("here",) for future in futures}
+    def scheduler_info(self, n_workers):
+        return {"workers": {}}
 
     def nthreads(self):
         return {"here": 1}
-
-    def cancel(self, futures):
-        pass
 
     def run(self, function, *given):
         return {"here": function(*given)}

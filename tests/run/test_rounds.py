@@ -63,7 +63,7 @@ def test_a_turn_that_is_made_twice_has_the_same_answer(at_once, tmp_path, monkey
 
     def again(self, turn, **options):
         if turn.asked:
-            twice.append((turn()["state"], turn()["state"]))
+            twice.append((turn().arrays["state"], turn().arrays["state"]))
         return submit(self, turn, **options)
 
     monkeypatch.setattr(type(at_once), "submit", again)

@@ -4,6 +4,7 @@ run.json        what the run is: settings, parts, data; written before any work 
 lock            held by the process that works on the run, and by no dead one
 stop            while there is one, groups of chains in other processes stop (``run.crew``)
 chains-<first>  the checkpoints of each group of chains (``run.checkpoint``), and the lock of the process that has it
+chains-<first>.<k>  the same of the k-th process that took the group over from one that hangs, and may wake up
 tuning-<k>      the rounds of a search for a step size, until the chains have begun; of shard k
 report          what the engine says of the run at its end
 documents       of a model whose shards live on workers, where these can read them (``run.rounds``)
@@ -14,11 +15,13 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
+from scirocco.core.places import refuse_address
 from scirocco.run import checkpoint
 from scirocco.run.description import Description, Settings, StepSettings
 
@@ -26,7 +29,9 @@ if TYPE_CHECKING:
     from scirocco.run.crew import Crew
 
 NAME, LOCK, REPORT, STOP = "run.json", "lock", "report", "stop"
-FILES = r"run\.json|lock|stop|report|chains-\d+|tuning-\d+|draws\.zarr|ragged\.zarr"  # of a run or a saved trace
+FILES = (
+    r"run\.json|lock|stop|report|chains-\d+(\.\d+)?|tuning-\d+|draws\.zarr|ragged\.zarr"  # of a run or a saved trace
+)
 HALF_WRITTEN = f".{NAME}.*.tmp"  # by a process that was killed
 
 
@@ -46,6 +51,7 @@ class RunFolder:
         """The folder of a run that begins."""
         if path is None:
             return TemporaryFolder(crew)
+        refuse_address("path", path)
         folder = cls(path, crew)
         folder.require_free()
         folder._new = True
@@ -111,9 +117,20 @@ def read_description(path: Path) -> Description:
     return Description.from_json(checkpoint.read_json(path / NAME), path / NAME)
 
 
-def group_folder(path: Path, first: int) -> Path:
-    """Where the group of chains that begins with chain ``first`` has its checkpoints."""
-    return path / f"chains-{first}"
+def group_folder(path: Path, first: int, taken: int = 0) -> Path:
+    """Where the group of chains that begins with chain ``first`` has checkpoints, if it was ``taken`` over so often."""
+    return path / (f"chains-{first}.{taken}" if taken else f"chains-{first}")
+
+
+def times_taken(path: Path, first: int) -> int:
+    """How often a group of chains was taken over."""
+    return next(k for k in count() if not group_folder(path, first, k + 1).is_dir())
+
+
+def newest_folder(path: Path, first: int) -> Path:
+    """Where a group of chains goes on from: who took it over last, and has a checkpoint."""
+    places = (group_folder(path, first, k) for k in range(times_taken(path, first), 0, -1))
+    return next((place for place in places if checkpoint.exists(place)), group_folder(path, first))
 
 
 def tuning_folder(path: Path, number: int) -> Path:
@@ -123,8 +140,9 @@ def tuning_folder(path: Path, number: int) -> Path:
 
 def group_folders(path: Path) -> dict[int, Path]:
     """The groups that have begun, by their first chain."""
-    found = {int(p.name.removeprefix("chains-")): p for p in path.glob("chains-*") if checkpoint.exists(p)}
-    return dict(sorted(found.items()))
+    firsts = sorted({int(p.name.removeprefix("chains-").split(".")[0]) for p in path.glob("chains-*")})
+    found = {first: newest_folder(path, first) for first in firsts}
+    return {first: place for first, place in found.items() if checkpoint.exists(place)}
 
 
 def all_begun(path: Path, settings: Settings) -> bool:

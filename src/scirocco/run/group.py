@@ -14,7 +14,7 @@ from scirocco.core.clock import Clock
 from scirocco.run import checkpoint
 from scirocco.run.description import Stop
 from scirocco.run.engine import Chunk, Engine, Measured
-from scirocco.run.folder import group_folder
+from scirocco.run.folder import newest_folder
 from scirocco.run.moments import Moments
 from scirocco.run.result import GroupResult
 from scirocco.run.store import Store
@@ -48,9 +48,13 @@ class Group:
     kept: int = 0  # steps whose draws and sums were taken from the engine
 
     @classmethod
-    def begun(cls, engine: Engine, folder: Path | None) -> tuple[Group, float]:
-        """At its start, or where its checkpoint in the ``folder`` of the run left it; and the seconds used before."""
-        place = None if folder is None else group_folder(folder, engine.chains.start)
+    def begun(cls, engine: Engine, folder: Path | None, place: Path | None = None) -> tuple[Group, float]:
+        """At its start, or where its checkpoint in the ``folder`` of the run left it; and the seconds used before.
+
+        Its ``place`` there is the newest, if none is given.
+        """
+        if place is None and folder is not None:
+            place = newest_folder(folder, engine.chains.start)
         group = cls(engine, engine.open_store(folder), place, length=engine.first_length)
         if place is not None and checkpoint.exists(place):
             return group, group._restore(place)

@@ -7,7 +7,8 @@
 A turn is a pure function of what is in the folder: of the shard at its start or where it was last saved, and of the
 messages since. What a worker has in memory saves the reading, no more. So a turn may be given to any worker at any
 time; one that has another round of the shard, or nothing, reads and repeats, and the answer is the same to the bit. No
-turn needs the result of another, so that the scheduler keeps nothing.
+turn needs the result of another, so that the scheduler keeps nothing. A turn whose worker shows no sign of life goes to
+another beside, and the first answer counts.
 
     <place>/message-<round>            arrays (``run.checkpoint``), until all shards are saved at that round or later
     <place>/shard-<s>/round-<round>    the shard after it
@@ -19,16 +20,18 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
+import threading
 import time
+import warnings
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from filelock import FileLock
+from typing import Any, NamedTuple
 
 from scirocco.core.checks import require_count
 from scirocco.core.interrupt import poll
@@ -36,9 +39,10 @@ from scirocco.run import checkpoint
 from scirocco.run.checkpoint import Arrays
 from scirocco.run.crew import require_version, require_workers
 from scirocco.run.description import Software
-from scirocco.run.folder import LOCK
+from scirocco.run.patience import PATIENCE, Pauses
 
-PAUSE = 0.005  # seconds between two looks at a round
+LOOK = 1.0  # seconds between two looks at a round that does not end
+FORGETTING = 5.0  # seconds for which workers that hang are waited for at the end
 SAVE_EVERY = 10  # rounds, which are repeated at the most when a worker dies
 
 
@@ -99,6 +103,13 @@ class _Held:
 _held: dict[tuple[Path, int], _Held] = {}
 
 
+class Answer(NamedTuple):
+    """What a turn gave, and the address of the worker that made it, if it has one."""
+
+    arrays: Arrays | None
+    worker: str
+
+
 @dataclass(frozen=True)
 class Turn:
     """Bring a shard to the end of a round."""
@@ -119,23 +130,33 @@ class Turn:
     remembers: bool
     """Whether an answer depends on the messages before."""
 
-    def __call__(self) -> Arrays | None:
+    def __call__(self) -> Answer:
         """In the worker."""
         require_version(self.version)
         shard = self._brought(self.round - self.asked)
-        answer = shard.advance(self.round, self._message(self.round)) if self.asked else None
+        arrays = shard.advance(self.round, self._message(self.round)) if self.asked else None
         if self.save:
-            folder = _saved_folder(self.place, self.shard, self.round)
-            folder.mkdir(parents=True, exist_ok=True)
-            with FileLock(folder / LOCK):  # a worker that was given up for lost may still be at work
-                checkpoint.write(folder, shard.pack(), {})
+            self._keep(shard)
         _held[self.place, self.shard] = _Held(self.owner, self.round, shard)
-        return answer
+        return Answer(arrays, _address())
+
+    def _keep(self, shard: Shard) -> None:
+        """Save it, whole or not at all: a worker that was given up for lost may do the same, or stop amid it."""
+        folder = _saved_folder(self.place, self.shard, self.round)
+        aside = folder.with_name(f".{folder.name}.{os.urandom(8).hex()}")
+        try:
+            checkpoint.write(aside, shard.pack(), {})
+            aside.rename(folder)
+        except OSError:
+            if not checkpoint.exists(folder):  # by the other
+                raise
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
 
     def _brought(self, until: int) -> Shard:
         """The shard after a round: from memory, or from where it was last saved."""
         held = _held.pop((self.place, self.shard), None)
-        if held is not None and held.owner == self.owner and held.round <= until:
+        if held is not None and held.owner == self.owner and self.saved <= held.round <= until:
             begin, shard = held.round, held.shard
         else:
             begin, shard = self.saved, self.make(self.shard)
@@ -195,34 +216,35 @@ class Rounds:
 
     def forget(self) -> None:
         """The workers need no longer hold the shards."""
-        with suppress(Exception):  # a client that is closed by now
-            self._client.run(_forget, self._place)
+
+        def ask() -> None:
+            with suppress(Exception):  # a client that is closed by now
+                self._client.run(_forget, self._place)
+
+        asking = threading.Thread(target=ask, daemon=True)
+        asking.start()
+        asking.join(FORGETTING)
 
     def _turns(self, number: int, *, save: bool, asked: bool) -> list[Any]:
-        client, version = self._client, Software.here().scirocco
-        self._homes = spread(self._homes, client.nthreads())
-        futures = [
-            client.submit(
-                Turn(
-                    self._place, self._make, shard, number, self._saved, save, asked, self._owner, version,
-                    self._remembers,
-                ),
-                workers=[home] if home else None, allow_other_workers=bool(home), pure=False,
+        version = Software.here().scirocco
+        turns = [
+            Turn(
+                self._place, self._make, shard, number, self._saved, save, asked, self._owner, version, self._remembers
             )
-            for shard, home in enumerate(self._homes)
+            for shard in range(self._number)
         ]  # fmt: skip
         try:
-            while not all(future.done() for future in futures):
-                if not client.nthreads():
-                    poll()  # nobody is there to end the round
-                time.sleep(PAUSE)
-            answers = client.gather(futures)
-            where = client.who_has(futures)
-        except BaseException:
-            client.cancel(futures)
-            raise
-        self._homes = [next(iter(where.get(future.key, ())), "") for future in futures]
-        return list(answers)
+            self._homes = spread(self._homes, self._client.nthreads())
+            answers = Answers(self._client, turns, self._homes).all()
+        except (CancelledError, OSError) as error:
+            if self._client.status == "running" and not isinstance(error, CancelledError):
+                raise
+            raise RuntimeError(
+                f"the client has lost its scheduler in round {number}: scirocco.resume(path, ..., client=) goes on "
+                "with another client, if the run has a path"
+            ) from error
+        self._homes = [answer.worker for answer in answers]
+        return [answer.arrays for answer in answers]
 
     def _all_saved(self) -> None:
         self._saved = self.round
@@ -236,6 +258,103 @@ class Rounds:
         for path in self._place.glob("shard-*/round-*"):
             if _number_of(path) not in (self._saved, *self._pinned):
                 shutil.rmtree(path, ignore_errors=True)
+        for path in self._place.glob("shard-*/.round-*"):  # of workers that were killed
+            if _number_of(path.with_suffix("")) <= self._saved:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+class Answers:
+    """The turns of one round, each with a worker or with several, whose first answer counts."""
+
+    def __init__(self, client: Any, turns: Sequence[Turn], homes: Sequence[str]) -> None:
+        self._client, self._turns, self._workers = client, turns, client.get_executor()
+        self._running: dict[Future[Answer], int] = {}
+        self._later: dict[int, float] = {}  # turns that storage has failed, and when they are made again
+        self._found: dict[int, Answer] = {}
+        self._pauses, self._life, self._looked = Pauses(), Life(client), time.perf_counter()
+        self._homes = list(homes)
+        for shard in range(len(turns)):
+            self._give(shard)
+
+    def _give(self, shard: int) -> None:
+        home = self._homes[shard]
+        future = self._workers.submit(
+            self._turns[shard], workers=[home] if home else None, allow_other_workers=bool(home), pure=False
+        )
+        self._running[future] = shard
+
+    def all(self) -> list[Answer]:
+        """In the order of the shards."""
+        try:
+            while len(self._found) < len(self._turns):
+                self._collect()
+                self._repeat()
+        finally:
+            for future in self._running:
+                future.cancel()
+        return [self._found[shard] for shard in range(len(self._turns))]
+
+    def _collect(self) -> None:
+        if not self._running:
+            time.sleep(LOOK)
+        for future in wait(self._running, timeout=LOOK, return_when=FIRST_COMPLETED).done:
+            shard = self._running.pop(future)
+            try:
+                self._found.setdefault(shard, future.result())
+            except OSError as error:
+                pause = self._pauses.after(error, "a worker could not read or save its shard")
+                if pause is None:
+                    raise
+                self._later[shard] = time.perf_counter() + pause
+
+    def _repeat(self) -> None:
+        """What storage has failed, and what a worker has that shows no sign of life."""
+        now = time.perf_counter()
+        for shard in [shard for shard, due in self._later.items() if due <= now]:
+            del self._later[shard]
+            self._give(shard)
+        if now - self._looked < LOOK:
+            return
+        self._looked = now
+        present = self._client.nthreads()
+        if not present:
+            poll()  # nobody is there to end the round
+        silent = self._life.silent()
+        for shard in [shard for shard in self._running.values() if self._homes[shard] in silent]:
+            poll()
+            warnings.warn(
+                f"the worker {self._homes[shard]} has shown no sign of life for {PATIENCE:g} s: another takes shard "
+                f"{shard}",
+                stacklevel=2,
+            )
+            others = sorted(worker for worker in present if worker not in silent)
+            self._homes[shard] = others[shard % len(others)] if others else ""
+            self._give(shard)
+
+
+class Life:
+    """Which workers a scheduler still hears of."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._heard: dict[str, tuple[float, float]] = {}
+
+    def silent(self) -> set[str]:
+        """Those of which it has heard nothing for long."""
+        now = time.perf_counter()
+        for worker, known in self._client.scheduler_info(n_workers=-1)["workers"].items():
+            if self._heard.get(worker, (0.0, now))[0] != known["last_seen"]:
+                self._heard[worker] = known["last_seen"], now
+        return {worker for worker, (_, heard) in self._heard.items() if now - heard > PATIENCE}
+
+
+def _address() -> str:
+    """Of the worker that this is."""
+    distributed = sys.modules.get("distributed")
+    try:
+        return "" if distributed is None else str(distributed.get_worker().address)
+    except ValueError:
+        return ""
 
 
 def spread(homes: Sequence[str], threads: Mapping[str, int]) -> list[str]:
