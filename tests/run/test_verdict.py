@@ -266,7 +266,7 @@ def test_components_that_have_changed_places_are_told_from_other_modes():
         assert _exchanged(mean, sd, np.where(np.arange(16) == 3, 9.0, other)) is None  # something else has moved too
     elsewhere = flat(mean["m"][[1, 0, 2]], mean["rest"], mean["s"][[0, 2, 1]], mean["v"])
     assert _exchanged(mean, sd, elsewhere) is None
-    assert _exchanged({"x": np.array(0.0)}, sd[:1], np.array([8.0])) is None
+    assert _exchanged({"x": np.zeros(1), "y": np.array(0.0)}, sd[:2], np.array([8.0, 0.0])) is None
 
 
 @pytest.mark.slow

@@ -159,7 +159,7 @@ def _exchanged(mean: dict[str, np.ndarray], sd: np.ndarray, other: np.ndarray) -
     def near(name: str, place: np.ndarray) -> bool:
         return bool(np.all(np.abs(there[name] - place) <= REACH * wide[name]))
 
-    moved = [name for name, v in mean.items() if v.ndim == 1 and not near(name, v)]
+    moved = [name for name, v in mean.items() if v.ndim == 1 and len(v) > 1 and not near(name, v)]
     gaps = {name: np.min(np.diff(np.sort(mean[name]))) / np.max(wide[name]) for name in moved}
     vector = max(gaps, key=lambda name: gaps[name], default=None)
     if vector is None:
