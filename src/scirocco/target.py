@@ -12,7 +12,7 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from scirocco import constraints
 from scirocco.batches import Arrays, Batch, Shards, Stream, as_source
 from scirocco.batches.base import check_rows, row_bytes
 from scirocco.batches.frames import plain
@@ -215,6 +216,23 @@ class Target(PureDensity):
         """The way between parameters and the free numbers that chains move."""
         given = self.constraints
         return given if isinstance(given, Parametrisation) else Constraints.of(given)
+
+    def ordered(self, name: str | None = None) -> Target:
+        """The same posterior where the entries of a vector of parameters rise; ``name`` in a dictionary of parameters.
+
+        Where components may change their names, as those of a mixture, this keeps one order of all.
+
+        >>> import jax.numpy as jnp, numpy as np
+        >>> x = np.repeat([-2.0, 2.0], 100).astype(np.float32)
+        >>> target = Target(None, lambda p, x: jnp.logaddexp(-(x - p["m"][0])**2, -(x - p["m"][1])**2), x)
+        >>> print(target.ordered("m").constraints["m"])
+        ordered_vector
+        """
+        if name is None:
+            return replace(self, constraints=constraints.ordered)
+        if not (self.constraints is None or isinstance(self.constraints, Mapping)):
+            raise ValueError(f"the parameters have constraints of their own already: put {name} in order among these")
+        return replace(self, constraints={**(self.constraints or {}), name: constraints.ordered})
 
     def free(self, temperature: Any = 1.0, held: Sequence[str] = ()) -> Target:
         """The posterior of the free numbers that chains move in place of the parameters, but those that are ``held``.

@@ -14,7 +14,7 @@ import scirocco as sc
 from scirocco.run.calls import part_code
 from scirocco.run.convergence import relative_errors
 from scirocco.run.describe import describe
-from scirocco.run.trace_verdict import action_of
+from scirocco.run.trace_verdict import _exchanged, action_of
 from scirocco.run.verdict import Advice, Finding, judge
 
 NOTHING = np.ones(8, np.float32)  # data that says nothing: the prior is the posterior
@@ -247,3 +247,40 @@ def test_the_error_of_an_sd_grows_with_the_fourth_moment(draw):
     spread = np.std([x.std() for x in runs]) / np.mean([x.std() for x in runs])
     told = np.mean([relative_errors(x)[1] for x in runs])
     assert spread == pytest.approx(told, rel=0.2)  # 200 repeats know it to 5 %
+
+
+# Modes that are elsewhere.
+
+
+def test_components_that_have_changed_places_are_told_from_other_modes():
+    """By the vector in which they lie farthest apart; what is shared stays where it is."""
+    mean = {"m": np.array([-3.0, 0.5, 4.0]), "rest": np.array(7.0), "s": np.array([1.0, 1.1, 3.0]), "v": np.eye(3)}
+    sd = np.full(16, 0.05)
+
+    def flat(m, rest, s, v):
+        return np.concatenate([np.ravel(a) for a in (m, rest, s, v)])
+
+    for order in ([1, 0, 2], [2, 0, 1], [1, 2, 0]):
+        other = flat(*(a[order] if a.ndim else a for a in mean.values()))
+        assert _exchanged(mean, sd, other + 0.1) == "m"
+        assert _exchanged(mean, sd, np.where(np.arange(16) == 3, 9.0, other)) is None  # something else has moved too
+    elsewhere = flat(mean["m"][[1, 0, 2]], mean["rest"], mean["s"][[0, 2, 1]], mean["v"])
+    assert _exchanged(mean, sd, elsewhere) is None
+    assert _exchanged({"x": np.zeros(1), "y": np.array(0.0)}, sd[:2], np.array([8.0, 0.0])) is None
+
+
+@pytest.mark.slow
+def test_of_components_that_may_change_their_names_one_order_is_kept():
+    pytest.importorskip("numpyro")
+    x = np.random.default_rng(0).normal(np.repeat([-2.0, 2.0], 300)).astype(np.float32)
+
+    def likelihood(p, x):
+        return jnp.logaddexp(-0.5 * (x - p["m"][0]) ** 2, -0.5 * (x - p["m"][1]) ** 2)
+
+    target, initial = sc.Target(lambda p: -0.02 * jnp.sum(p["m"] ** 2), likelihood, x), {"m": jnp.array([0.5, -0.5])}
+    found = sc.sample(target, sc.UnderdampedLangevin("auto"), initial, seed=0, progress=False).verdict()
+    assert found.kind == "do not use it"
+    assert "the entries of m in another order" in found.reasons[0]
+    again = eval(found.action, {"sc": sc, "jnp": jnp, "target": target, "initial": initial})
+    assert again.verdict().good, str(again.verdict())
+    assert np.allclose(again.mean["m"], [-2, 2], atol=0.3)

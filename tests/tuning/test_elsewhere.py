@@ -47,6 +47,17 @@ def test_a_mode_that_is_far_less_likely_does_not_count():
     assert elsewhere.other_modes(sc.Target(tilted, squared, (X, Y)), MODE, WIDTH, 0, None) == []
 
 
+def test_where_a_scale_is_next_to_zero_there_is_no_mode():
+    """Of the log of a scale u nothing bends the density there, and it rises steadily: a search that ended is lost."""
+
+    def of_scale(w):
+        return w[0] - 50 * jnp.exp(2 * w[0]) - 500 * w[1] ** 2
+
+    target = sc.Target(of_scale, lambda w, row: 0.0 * row[0], (X, Y))
+    assert np.isfinite(elsewhere._log_volume(target, jnp.array([-np.log(10), 0.0])))
+    assert elsewhere._log_volume(target, jnp.array([-20.0, 0.0])) == -np.inf
+
+
 def test_nothing_is_looked_for_where_that_would_take_long(monkeypatch):
     monkeypatch.setattr(elsewhere, "WORK", 100)
     assert elsewhere.other_modes(SIGN, MODE, WIDTH, 0, None) == []

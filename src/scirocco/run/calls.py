@@ -42,7 +42,9 @@ def _written(value: Any) -> str | None:
     return f"sc.{name}({', '.join(f'{name}={code}' for name, code in given.items())})"
 
 
-def sampled_again(known: Description, changes: Mapping[str, str] | None = None) -> str:
+def sampled_again(
+    known: Description, changes: Mapping[str, str] | None = None, target: str = "target", initial: str = "initial"
+) -> str:  # fmt: skip
     """The call that repeats a run of ``sample``, with these settings changed, where the pieces have their usual names.
 
     With another sampler its own defaults are the better start: what was set for the old one goes.
@@ -65,4 +67,4 @@ def sampled_again(known: Description, changes: Mapping[str, str] | None = None) 
     given |= {"collect": "collect" if parts.collect == "function" else "False"} if parts.collect is not None else {}
     given |= {"gradients": "True"} if parts.gradients else {}
     said = ", ".join(f"{name}={code}" for name, code in (given | changes).items())
-    return f"sc.sample(target, {sampler or part_code(parts.sampler)}, initial, {said})"
+    return f"sc.sample({target}, {sampler or part_code(parts.sampler)}, {initial}, {said})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -12,7 +13,7 @@ from scirocco.run import convergence
 from scirocco.run.calls import part_code, sampled_again
 from scirocco.run.describe import describe, is_opaque, rebuild
 from scirocco.run.description import CodeSettings, Description, StepSettings
-from scirocco.run.trace import FEW, LEAST_DRAWS, MAX_ROWS, PICKED, Trace, label_of, thinned
+from scirocco.run.trace import FEW, LEAST_DRAWS, MAX_ROWS, PICKED, Trace, coordinate, label_of, thinned
 from scirocco.run.verdict import (
     LONGER,
     MARGIN,
@@ -32,6 +33,7 @@ from scirocco.run.verdict import (
 
 ENOUGH = 1000  # draws to ask for where there are next to none
 SEVERAL = 4  # chains, where one has none to be compared with
+ALONE = "theta"  # the name of a parameter that has none
 REACH = 4.0  # sds of the draws from their mean: farther away they have not been
 MORE_TIME = 4.0  # times as many seconds, where tuning had not enough
 MOST_LONGER = 100.0  # times as long as it was: more is never asked for
@@ -134,7 +136,39 @@ def _elsewhere(trace: Trace) -> list[Finding]:
     ]  # fmt: skip
     if not missed:
         return []
-    return [Finding(NOT, f"other modes, as likely as the one that the chains are at: {len(missed)} found")]
+    text = f"other modes, as likely as the one that the chains are at: {len(missed)} found"
+    exchanged = _exchanged(mean, sd, np.asarray(missed[0]))
+    if exchanged is not None:
+        alone = len(mean) == 1 and exchanged == ALONE
+        text += f". They are the same with the entries of {exchanged} in another order: keep one order"
+        return [Finding(NOT, text, Advice(ordered="" if alone else exchanged))]
+    k = int(np.argmax(np.abs(np.asarray(missed[0]) - place) / sd))
+    labels = [label for name, v in mean.items() for label in (coordinate(name, index) for index in np.ndindex(v.shape))]
+    return [Finding(NOT, f"{text}, one at {labels[k]} = {missed[0][k]:.3g} (here {place[k]:.3g})")]
+
+
+def _exchanged(mean: dict[str, np.ndarray], sd: np.ndarray, other: np.ndarray) -> str | None:
+    """The vector by which to tell the components apart that have changed places in another mode, if that is all."""
+    ends = np.cumsum([v.size for v in mean.values()])[:-1]
+    shapes = [v.shape for v in mean.values()]
+    wide, there = (
+        {name: part.reshape(shape) for name, part, shape in zip(mean, np.split(a, ends), shapes, strict=True)}
+        for a in (sd, other)
+    )
+
+    def near(name: str, place: np.ndarray) -> bool:
+        return bool(np.all(np.abs(there[name] - place) <= REACH * wide[name]))
+
+    moved = [name for name, v in mean.items() if v.ndim == 1 and len(v) > 1 and not near(name, v)]
+    gaps = {name: np.min(np.diff(np.sort(mean[name]))) / np.max(wide[name]) for name in moved}
+    vector = max(gaps, key=lambda name: gaps[name], default=None)
+    if vector is None:
+        return None
+    order = np.argsort(mean[vector])[np.argsort(np.argsort(there[vector]))]
+    exchanged = all(
+        near(name, v) or (v.ndim > 0 and len(v) == len(order) and near(name, v[order])) for name, v in mean.items()
+    )
+    return vector if exchanged else None
 
 
 def _converged(trace: Trace) -> list[Finding]:
@@ -191,7 +225,11 @@ def action_of(trace: Trace, advice: Advice) -> str:
         return f"model.set_params({given}).fit(X)" if given else ""
     if steps is None or known is None or known.parts.sampler is None:
         return ""
-    return sampled_again(known, settings)
+    if advice.ordered is None:
+        return sampled_again(known, settings)
+    name = json.dumps(advice.ordered) if advice.ordered else ""
+    initial = f"initial | {{{name}: jnp.sort(initial[{name}])}}" if name else "jnp.sort(initial)"
+    return sampled_again(known, settings, f"target.ordered({name})", initial)
 
 
 def _longer(trace: Trace, steps: StepSettings, advice: Advice) -> dict[str, str]:

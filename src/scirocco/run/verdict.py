@@ -32,12 +32,15 @@ class Advice(NamedTuple):
     """What to do next: run so many times as long, change settings (by the names of ``sample``, as code), or take a step
     size that keeps the bias smaller; where both might help, the latter if the step size was a user's own.
 
+    ``ordered`` is a parameter whose entries should rise, "" for the only one.
+
     ``efficiency`` is what an average draw was worth: the closer to 1, the less is won by more steps between them."""
 
     factor: float = 1.0
     settings: dict[str, str] = {}  # noqa: RUF012 - replaced, never changed
     less_bias: bool = False
     efficiency: float = 0.0
+    ordered: str | None = None
 
 
 class Finding(NamedTuple):

@@ -40,6 +40,7 @@ BOUNDS = 10.0, 1e3  # posterior sds: between them lies how far that is
 APART = 5.0  # posterior sds, in some coordinate, between two modes
 LESS_LIKELY = 5.0  # log of the mass, by the normal laws at both, that another mode may have less and count
 FLATTEST = 1e-6  # of the largest curvature
+ASTRAY = 5.0  # posterior sds that a Newton step has from the end of a search which is no mode
 ON_THE_WAY, DEEPER = 17, 3.0  # points between two modes, and by how much the log density is lower at one of them
 
 
@@ -92,14 +93,21 @@ def _ends(
 
 
 def _log_volume(target: Target, mode: Params) -> float:
-    """Of the normal law at a mode; none where the density goes on rising, as a search that ran off ends."""
+    """Of the normal law at a mode; none where the density goes on rising, as a search that ran off ends.
+
+    As where a scale is next to zero: there nothing depends on its logarithm, and all looks like a wide mode.
+    """
     bent = hessian(target, mode)
     if not np.all(np.isfinite(bent)):
         return -np.inf
-    values = np.linalg.eigvalsh(bent)
+    values, vectors = np.linalg.eigh(bent)
     if values[0] <= -FLATTEST * values[-1]:
         return -np.inf
-    return -0.5 * float(np.sum(np.log(np.maximum(values, FLATTEST * values[-1]))))
+    values = np.maximum(values, FLATTEST * values[-1])
+    slope = vectors.T @ ravel_pytree(target.full_gradient(mode))[0]
+    if np.sum(slope**2 / values) > ASTRAY**2:
+        return -np.inf
+    return -0.5 * float(np.sum(np.log(values)))
 
 
 def _places(
