@@ -14,6 +14,7 @@ from scirocco.bias.combinations import Combination
 from scirocco.bias.report import RHAT_LIMIT, BiasReport, _checked, bias_report, moment_rhat, spread_apart
 from scirocco.bias.virials import Virials
 
+SHIFTS = ("shift", "shift_error", "shift_chance")
 GOOD = BiasReport({"w": np.array([0.1, 0.2])}, {"w": np.array([0.01, -0.02])}, 0.1)
 
 
@@ -191,8 +192,37 @@ def test_the_narrower_of_both_combinations_is_the_narrowest():
         assert "0.91 and 1.08 (standard errors 0.02 and 0.01)" in str(report)
 
 
+def shifted(size, error=0.01, chance=0.01):
+    """The mean of the second of two parameters is off."""
+    tables = (np.array([0.0, size]), np.full(2, error), np.full(2, chance))
+    return replace(GOOD, **{name: {"w": table} for name, table in zip(SHIFTS, tables, strict=True)})
+
+
+@pytest.mark.parametrize(
+    ("report", "expected"),
+    [
+        (shifted(0.05), ["use it"]), (shifted(-0.12), ["use it", "use it"]), (shifted(0.3), ["do not use it"]),
+        (shifted(0.3, error=0.1), ["use it"]), (shifted(0.3, chance=0.15), ["run longer"]),
+        (shifted(np.nan), ["use it"]), (shifted(0.3, error=np.inf), ["use it"]),
+    ],
+)  # fmt: skip
+def test_means_that_are_off_have_their_kinds(report, expected):
+    """Beyond doubt and beyond what is small; what may be Monte Carlo error asks for a longer run."""
+    assert kinds(report) == expected
+
+
+def test_means_that_are_off_are_said():
+    assert "means are off by up to -0.30 sd (w, standard error 0.01)" in shifted(-0.3).findings()[0].text
+    assert "means are off, by Stein's identity: up to -0.30 sd in w" in str(shifted(-0.3))
+    assert "nowhere beyond doubt" in str(shifted(0.3, error=0.1))
+    assert "Stein" not in str(GOOD)  # nothing was measured
+
+
 @pytest.mark.parametrize("apart", [True, False, None])
 def test_reports_are_kept(apart):
+    report = shifted(0.3)
+    back = BiasReport.from_arrays({name: np.asarray(a) for name, a in report.to_arrays().items()})
+    assert (str(back), back.mean_off) == (str(report), report.mean_off)
     report = replace(combined(0.49, 1.96), r_hat=1.1)
     back = BiasReport.from_arrays({name: np.asarray(a) for name, a in report.to_arrays().items()})
     assert str(back) == str(report)
