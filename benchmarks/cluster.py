@@ -1,13 +1,13 @@
 """Data on the workers of a cluster beside data in one process: speed, bytes and overhead of a round, what pays.
 
-    python benchmarks/cluster.py [--only topics mixture stream] [--tokens 20_000_000] [--topics 50] [--rows 1_000_000]
-                                 [--workers 1 2] [--turns 3]
+    python benchmarks/cluster.py [--only topics mixture stream cost] [--tokens 20_000_000] [--topics 50]
+                                 [--rows 1_000_000] [--workers 1 2] [--turns 3]
 
 Data are made on the spot. ``topics`` and ``mixture`` are sampled by "gibbs", a minibatch being everything: in one
 process with so many threads, and in two shards on so many workers of this machine, each with one thread. They take
 turns; the tables have medians. The overhead of a round is what it takes with hardly any data. From it and the speed
 follows from which size on several workers are quicker than one thread. ``stream`` has the seconds of a step of SCIR by
-minibatch, which say that themselves.
+minibatch, which say that themselves; ``cost`` what a token and a byte of a round take.
 """
 
 from __future__ import annotations
@@ -35,9 +35,11 @@ from scirocco.models.dp_mixture.gibbs import Blocked
 from scirocco.models.dp_mixture.partition import DirichletProcess
 from scirocco.models.dp_mixture.resident import ResidentMixture, RowShardMaker, StoredRows, sampled_every
 from scirocco.models.lda.gibbs import KeptGibbs
+from scirocco.models.lda.kernels.vector_draw import padded
 from scirocco.models.lda.resident import ResidentGibbs, ShardMaker, sampled
 from scirocco.models.lda.resident_stream import Away, Itinerary, ResidentStream, StreamShardMaker
 from scirocco.models.lda.stream import StreamChain
+from scirocco.run import checkpoint
 from scirocco.run.checkpoint import Arrays
 from scirocco.run.rounds import Cluster, Rounds
 from scirocco.simplex import SCIR
@@ -234,11 +236,36 @@ def steps_of(stream: StreamChain, batches: InMemory) -> Callable[[], None]:
     return lambda: stream.step(batches.at(stream.steps))
 
 
+def cost_table(corpus: Corpus, options: Any, folder: Path) -> None:
+    """Seconds of the processor, which a busy machine does not change as it does those of the clock."""
+    topics, place = options.topics, folder / "cost"
+    shard = ShardMaker(Stretches(corpus.path, 1), topics, 0, 0, learn_alpha=False)(0)
+    phi = np.zeros((USED, padded(topics)), np.float32)
+    phi[:, :topics] = np.random.default_rng(0).dirichlet(np.full(USED, 0.1), topics).T
+    message = {"phi": phi, "alpha": np.full(topics, 0.1, np.float32)}
+    shard.advance(1, message)
+    found = []
+    for work in (
+        lambda: shard.advance(2, message), lambda: checkpoint.write(place, message, {}), lambda: checkpoint.read(place)
+    ):  # fmt: skip
+        began = time.process_time()
+        work()
+        found.append(time.process_time() - began)
+    a_round, written, read = found
+    print(
+        f"{topics} topics, nanoseconds of the processor: {1e9 * a_round / corpus.tokens:.0f} a token of a round, "
+        f"{1e9 * written / phi.nbytes:.2f} a byte of a message written, {1e9 * read / phi.nbytes:.2f} read"
+    )
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """The tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--only", nargs="+", choices=("topics", "mixture", "stream"), default=["topics", "mixture", "stream"]
+        "--only",
+        nargs="+",
+        choices=("topics", "mixture", "stream", "cost"),
+        default=["topics", "mixture", "stream", "cost"],
     )
     parser.add_argument("--tokens", type=int, default=20_000_000)
     parser.add_argument("--topics", type=int, default=50)
@@ -248,11 +275,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        if {"topics", "stream"} & set(options.only):
+        if {"topics", "stream", "cost"} & set(options.only):
             parts = (documents(PART, seed) for seed in range(-(-options.tokens // (100 * PART))))
             corpus = write_corpus(folder / "corpus", parts, USED)
             if "topics" in options.only:
                 topics_table(corpus, options, folder)
+            if "cost" in options.only:
+                cost_table(corpus, options, folder)
             if "stream" in options.only:
                 stream_table(corpus, options, folder)
         if "mixture" in options.only:

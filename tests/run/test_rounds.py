@@ -3,6 +3,7 @@
 import os
 import signal
 from concurrent.futures import Future
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 
@@ -71,6 +72,16 @@ def test_a_turn_that_is_made_twice_has_the_same_answer(at_once, tmp_path, monkey
     assert len(twice) == 24
     for one, other in twice:
         np.testing.assert_array_equal(one, other)
+
+
+def test_what_a_worker_has_from_before_the_last_save_is_of_no_use(at_once, tmp_path, alone):
+    driver, found, key = Rounds(Cluster(at_once, 3), tmp_path / "run", Walk), [], (tmp_path / "run", 1)
+    walked(driver, 2, found)
+    old = rounds._held[key]  # as if the shard were elsewhere until the others are lost
+    kept = rounds._Held(old.owner, old.round, deepcopy(old.shard))
+    walked(driver, 12, found)
+    rounds._held[key] = kept
+    np.testing.assert_array_equal(walked(driver, 25, found), alone)
 
 
 @pytest.mark.parametrize("end", [4, 10, 17])

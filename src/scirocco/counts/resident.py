@@ -19,8 +19,6 @@ from scirocco.counts.packing import Arrays, nested, packed, unpack_into
 from scirocco.run.checkpoint import part
 from scirocco.run.rounds import Rounds
 
-SAMPLE = 2 * 10**6  # entries or tokens on which the search for a start is made
-
 C = TypeVar("C", bound=PassChain)
 
 

@@ -15,7 +15,7 @@ the search alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from scirocco.corpora.documents import Documents
 from scirocco.corpora.parts import Stretches, borders
 from scirocco.corpora.store import Corpus
 from scirocco.counts.packing import Arrays
-from scirocco.counts.resident import SAMPLE, ResidentChain
+from scirocco.counts.resident import ResidentChain
 from scirocco.models.dp_mixture.blocked_kernels import allocate, draw_levels, move_rows
 from scirocco.models.dp_mixture.clusters import Clusters
 from scirocco.models.dp_mixture.components import Encoding
@@ -39,7 +39,7 @@ from scirocco.models.dp_mixture.rows import Rows, entries_in, vars_of
 from scirocco.run import checkpoint
 from scirocco.run.rounds import Rounds, Shard
 
-SAMPLED = 10**5  # rows whose clusters are read here, at the most
+SAMPLE, SAMPLED = 2 * 10**6, 10**5  # entries, and rows, whose clusters are searched and read here, at the most
 STORED = "rows"  # in the folder of a run: those of a table that was in memory
 
 Source = Callable[[int], Documents]  # the rows of a shard, in the worker
@@ -196,6 +196,14 @@ class RowShard(Shard):
         self.clusters.relabel(arrays["z"], int(arrays["slots"]))
 
 
+def joined(answers: Sequence[Arrays]) -> Arrays:
+    """Those of several shards as that of one."""
+    found = {name: np.sum([answer[name] for answer in answers], axis=0, dtype=answers[0][name].dtype)
+             for name in ("sizes", "counts", "moments")}  # fmt: skip
+    found["least"] = np.min([answer["least"] for answer in answers], axis=0)
+    return found | {"labels": np.concatenate([answer["labels"] for answer in answers])}
+
+
 # The driver.
 
 
@@ -226,12 +234,10 @@ class ResidentMixture(ResidentChain[Blocked], GivenClusters):
         """Weights and components, then clusters of all rows, and the priors."""
         rng = generator(self.seed, Purpose.MIXTURE_RESIDENT, self.chain, self.next_call())
         given = self.draw_components(rng, self._least_slice)
-        answers = self.rounds(given._asdict() | {"sliced": np.asarray(not self.finite)})
-        sizes, counts, moments = (np.sum([answer[name] for answer in answers], axis=0, dtype=answers[0][name].dtype)
-                                  for name in ("sizes", "counts", "moments"))  # fmt: skip
-        self._take(sizes, counts, moments, np.concatenate([answer["labels"] for answer in answers]))
-        self._least = np.min([answer["least"] for answer in answers], axis=0)
-        self.learn(int(sizes.sum()))
+        found = joined(self.rounds(given._asdict() | {"sliced": np.asarray(not self.finite)}))
+        self._take(found["sizes"], found["counts"], found["moments"], found["labels"])
+        self._least = found["least"]
+        self.learn(int(found["sizes"].sum()))
 
     def _least_slice(self, weights: np.ndarray) -> float:
         used = self.clusters.used

@@ -10,7 +10,7 @@ search of a chain in memory on a sample of the documents, given whose topics sha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -22,13 +22,14 @@ from scirocco.corpora.parts import Stretches, every_nth
 from scirocco.corpora.store import Corpus
 from scirocco.counts.estimators import KeptCounts
 from scirocco.counts.packing import Arrays
-from scirocco.counts.resident import SAMPLE, ResidentChain
+from scirocco.counts.resident import ResidentChain
 from scirocco.models.lda.gibbs import KeptGibbs
 from scirocco.models.lda.given import CountedTopics, sweep_given
 from scirocco.models.lda.kernels.vector_draw import padded
 from scirocco.models.lda.priors import alpha_sums, learnt_alpha, learnt_beta
 from scirocco.run.rounds import Rounds, Shard
 
+SAMPLE = 10**7  # tokens on which the search for a start is made: with fewer it ends in worse topics
 FIRST = 5  # sweeps of the first round, which begins with topics at random
 
 
@@ -90,6 +91,15 @@ class DocumentShard(Shard):
         self.kept.add(0, self.kept.size)
 
 
+def summed(answers: Sequence[Arrays]) -> Arrays:
+    """Everything that shards answer adds up."""
+    found = {name: np.array(first, np.int64 if first.dtype.kind == "i" else None) for name, first in answers[0].items()}
+    for answer in answers[1:]:
+        for total, own in zip(found.values(), answer.values(), strict=True):
+            np.add(total, own, out=total)
+    return found
+
+
 class ResidentGibbs(ResidentChain[KeptGibbs], CountedTopics):
     """Exact Gibbs in rounds; ``start`` is a chain in memory on a ``share`` of all tokens."""
 
@@ -116,12 +126,11 @@ class ResidentGibbs(ResidentChain[KeptGibbs], CountedTopics):
 
     def make_round(self) -> None:
         """Topics, then all assignments, and the priors if they are learnt."""
-        answers = self.rounds({"phi": self._phi(), "alpha": self.alpha})
-        self._counts = sum((answer["counts"] for answer in answers), start=np.zeros(self._counts.shape, np.int64))
-        self._totals = self._counts.sum(axis=0)
+        found = summed(self.rounds({"phi": self._phi(), "alpha": self.alpha}))
+        self._counts, self._totals = found["counts"], found["counts"].sum(axis=0)
         if "alpha" in self.learn:
-            above, below = (np.sum([answer[name] for answer in answers], axis=0) for name in ("above", "below"))
-            self.alpha = learnt_alpha(self.alpha.astype(np.float64), above, float(below)).astype(np.float32)
+            alpha = learnt_alpha(self.alpha.astype(np.float64), found["above"], float(found["below"]))
+            self.alpha = alpha.astype(np.float32)
         if "beta" in self.learn:
             self.beta = learnt_beta(self.beta, self._counts)
 
