@@ -27,6 +27,7 @@ IN_TEXT = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 NAME = re.compile(r"(?<![\w.])sc(?:\.\w+)+")
 RESULT = re.compile(r"\{result\}`([^`]+)`")
 SNIPPET = re.compile(r"^```(python|\{code-cell\})", re.MULTILINE)
+BLOCK = re.compile(r"^(?:```python|<!-- invisible-code-block: python)\n(.*?)(?:^```|-->)", re.MULTILINE | re.DOTALL)
 FOUND = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("[!_]*/*.md"))]
 QUICK = {"README.md", "docs/start/own_model.md", "docs/start/topics.md"} | {
     f"docs/guides/{name}.md" for name in ("data", "partitions", "pictures", "verdict")
@@ -49,6 +50,13 @@ def test_the_snippets_of_a_page_run(page, tmp_path, monkeypatch, ticking):
     for example in examples:
         with suppress(SkipTest):  # what needs a library that is not here
             example.evaluate()
+
+
+@pytest.mark.parametrize("page", FOUND)
+def test_the_snippets_of_a_page_are_code(page):
+    """Those of pages whose snippets run in the slow tests alone, too."""
+    for block in BLOCK.findall((ROOT / page).read_text()):
+        ast.parse(block)
 
 
 def test_results_that_pages_quote_are_stored(monkeypatch):
