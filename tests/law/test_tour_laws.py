@@ -74,7 +74,7 @@ def test_the_law_of_tours(shards, scheme, temperature):
     assert np.max(np.abs(law / unaware - 1)) > 0.05  # the case tells it from independent minibatches
     check_law(
         samplers[scheme], sc.Plain(), law, problem=shards.problem, batch=BATCH,
-        batching=Tours(shards.steps), steps=1200, burn_in=200,
+        batching=Tours(shards.steps), steps=800, burn_in=100,
     )  # fmt: skip
 
 

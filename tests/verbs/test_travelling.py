@@ -64,6 +64,7 @@ def alone():
     return run(Shards(PARTS))
 
 
+@pytest.mark.slow
 def test_draws_are_those_of_one_process(alone, sending):
     assert same(run(Shards(PARTS), executor=sending), alone)
 

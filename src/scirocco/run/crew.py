@@ -97,7 +97,7 @@ class Task:
         opened = partial(GroupFolder, task=self)
         resumer: Any = part_named(description.resumer)
         data, y, given = self.given.value
-        engine = self.given.kept.get(self.engine_key(description))
+        engine = self.given.kept.pop(self.engine_key(description), None)  # a task that hangs keeps it for itself
         try:
             if engine is not None:
                 with opened(self.path) as folder:
@@ -168,8 +168,6 @@ class GroupFolder(RunFolder):
         with Interrupt() as interrupt:
             group, used = Group.begun(engine, self.path, self._place)
             place = engine.place
-            if place is not None:  # it will come back
-                task.given.kept[task.engine_key(read_description(self.path))] = engine
             clock, leg = Clock(options.max_seconds, max(used, task.used)), Clock(task.seconds)
             begun = group.engine.step
             try:
@@ -181,6 +179,8 @@ class GroupFolder(RunFolder):
             finally:
                 if group.whole and group.engine.step != begun:  # else the driver may have gone on with it
                     group.save(clock)
+        if place is not None:  # the group will come back
+            task.given.kept[task.engine_key(read_description(self.path))] = engine
         raise LegEnded(Leg(group.diverged, finished=group.over or engine.waits, place=engine.place))
 
     @property
