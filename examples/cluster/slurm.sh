@@ -5,7 +5,7 @@
 #SBATCH --cpus-per-task=1
 #SBATCH --mem=4G
 #SBATCH --output=logs/driver-%j.out
-# Five minutes before the end the driver is told to stop, writes a checkpoint, and the job begins again
+# mkdir -p logs before it is submitted. Five minutes before the end the driver is told to stop, writes a checkpoint, and the job begins again
 #SBATCH --signal=B:TERM@300
 #SBATCH --requeue
 

@@ -1,10 +1,11 @@
 """Chains that others advance: the draws of one process, whoever makes them and whoever dies meanwhile."""
 
+import errno
 import os
 import signal
 import time
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import cache, partial
 from multiprocessing import get_context
 
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 import scirocco as sc
-from scirocco.run import crew
+from scirocco.run import crew, patience
 
 X = np.random.default_rng(0).normal(1.0, 1.0, (400, 2)).astype(np.float32)
 CODES = np.random.default_rng(1).integers(0, 9, 1000)
@@ -156,6 +157,13 @@ def test_a_broken_pool_leaves_a_run_that_goes_on(tmp_path, alone, threads):
     assert same(sc.resume(tmp_path / "run", posterior(), executor=threads), alone("gradient"))
 
 
+@pytest.mark.slow
+def test_processes_of_loky_make_the_same_draws(alone):
+    loky = pytest.importorskip("loky", reason="there is no loky")
+    with loky.ProcessPoolExecutor(1) as pool:
+        assert same(gradient(pool), alone("gradient"))
+
+
 # What ends a run.
 
 
@@ -292,5 +300,53 @@ def test_what_is_no_executor():
 def test_an_executor_that_is_closed():
     pool = ThreadPoolExecutor(1)
     pool.shutdown()
-    with pytest.raises(RuntimeError, match="cannot schedule new futures after shutdown"):
+    with pytest.raises(RuntimeError, match=r"the executor takes no work \(cannot schedule .*\): give one that is open"):
         gradient(pool)
+
+
+@pytest.mark.usefixtures("_ctrl_c_raises")
+def test_ctrl_c_is_obeyed_while_no_worker_comes():
+    class Empty(Executor):
+        def submit(self, function, *given):
+            signal.raise_signal(signal.SIGINT)
+            return Future()
+
+    with pytest.raises(KeyboardInterrupt):
+        gradient(Empty())
+
+
+# Workers that show no sign of life.
+
+
+def test_chains_of_a_worker_that_hangs_go_to_another(monkeypatch, after_turns, tmp_path, alone, threads):
+    """It wakes up when the other has ended, and what it does then is for nobody."""
+    monkeypatch.setattr(crew, "PATIENCE", 0.2)
+    monkeypatch.setattr(crew, "_shown_alive", lambda place: nullcontext((place / crew.ALIVE).touch()))
+    ended = tmp_path / "run" / "chains-0.1" / "progress.json"
+    hung = []
+
+    def hang():
+        hung.append(1)
+        while not ended.exists():
+            time.sleep(0.01)
+
+    after_turns(1, hang)
+    with pytest.warns(UserWarning, match=r"chain . has shown no sign for 0\.2 s: another goes on with it"):
+        trace = gradient(threads, path=tmp_path / "run", group_size=3)
+    assert hung
+    assert same(trace, gradient(group_size=3))
+    assert same(sc.Trace.load(tmp_path / "run"), trace)
+
+
+def test_storage_that_fails_for_a_while_is_waited_for(monkeypatch, after_turns, tmp_path, alone, threads):
+    def fail():
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(patience, "FIRST_PAUSE", 0.01)
+    after_turns(1, fail)
+    with pytest.warns(UserWarning, match=r"could not read or write its chains: .*No space left .*again after 0\.01 s"):
+        assert same(gradient(threads, path=tmp_path / "run"), alone("gradient"))
+    monkeypatch.setattr(patience, "PATIENCE", 0.0)
+    after_turns(1, fail)
+    with pytest.raises(OSError, match="No space left on device"):
+        gradient(threads)

@@ -1,5 +1,8 @@
 """Rounds over resident shards: the same answers whoever holds a shard, and whatever was lost meanwhile."""
 
+import copy
+import errno
+import itertools
 import os
 import signal
 from concurrent.futures import Future
@@ -11,7 +14,7 @@ import numpy as np
 import pytest
 
 from scirocco.core.interrupt import Interrupt
-from scirocco.run import rounds
+from scirocco.run import patience, rounds
 from scirocco.run.rounds import Cluster, Rounds, Shard, spread
 
 
@@ -95,6 +98,77 @@ def test_it_goes_on_from_where_it_was_pinned(at_once, tmp_path, alone, end):
     driver = Rounds(Cluster(at_once, 3), place, Walk)
     driver.begin(end)
     np.testing.assert_array_equal(walked(driver, 25, found), alone)
+
+
+def test_what_a_worker_that_wakes_up_remembers_is_too_old(at_once, tmp_path, alone):
+    driver = Rounds(Cluster(at_once, 3), tmp_path / "run", Walk)
+    found = walked(driver, 5)
+    remembered = copy.deepcopy(rounds._held)
+    walked(driver, 22, found)
+    rounds._held.update(remembered)
+    np.testing.assert_array_equal(walked(driver, 25, found), alone)
+
+
+@pytest.fixture
+def submitting(at_once, monkeypatch):
+    """``submitting(do)``: instead of the first turn of round 7."""
+
+    def arrange(do):
+        submit, done = at_once.submit, []
+
+        def submitted(turn, **options):
+            if turn.round == 7 and not done:
+                done.append(options["workers"])
+                return do()
+            return submit(turn, **options)
+
+        monkeypatch.setattr(at_once, "submit", submitted)
+        return done
+
+    return arrange
+
+
+def test_a_shard_of_a_worker_that_hangs_goes_to_another(at_once, tmp_path, alone, submitting, monkeypatch):
+    clock = itertools.count()
+    seen = {"hung": lambda: 0, "there": clock.__next__}
+    monkeypatch.setattr(rounds, "PATIENCE", 0.0)
+    monkeypatch.setattr(rounds, "LOOK", 0.001)
+    monkeypatch.setattr(at_once, "nthreads", lambda: dict.fromkeys(seen, 1))
+    heard = lambda n_workers: {"workers": {name: {"last_seen": at()} for name, at in seen.items()}}  # noqa: E731
+    monkeypatch.setattr(at_once, "scheduler_info", heard)
+    given = submitting(Future)
+    with pytest.warns(UserWarning, match="the worker hung has shown no sign of life for 0 s: another takes shard 0"):
+        found = walked(Rounds(Cluster(at_once, 3), tmp_path / "run", Walk), 25)
+    assert given == [["hung"]]
+    np.testing.assert_array_equal(found, alone)
+
+
+def test_storage_that_fails_for_a_while_is_waited_for(at_once, tmp_path, alone, submitting, monkeypatch):
+    def fail():
+        future = Future()
+        future.set_exception(OSError(errno.EIO, "Input/output error"))
+        return future
+
+    monkeypatch.setattr(patience, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(rounds, "LOOK", 0.001)
+    submitting(fail)
+    with pytest.warns(
+        UserWarning, match="a worker could not read or save its shard: .*Input/output error; tried again"
+    ):
+        found = walked(Rounds(Cluster(at_once, 3), tmp_path / "run", Walk), 25)
+    np.testing.assert_array_equal(found, alone)
+
+
+def test_a_client_that_loses_its_scheduler(at_once, tmp_path, submitting):
+    def cancelled():
+        future = Future()
+        future.cancel()
+        future.set_running_or_notify_cancel()
+        return future
+
+    submitting(cancelled)
+    with pytest.raises(RuntimeError, match=r"lost its scheduler in round 7: scirocco\.resume\(path, \.\.\., client=\)"):
+        walked(Rounds(Cluster(at_once, 3), tmp_path / "run", Walk), 25)
 
 
 def test_shards_stay_where_they_are_unless_workers_are_idle():

@@ -30,7 +30,7 @@ from filelock import FileLock, Timeout
 
 from scirocco.core.clock import Clock, add_compile_seconds
 from scirocco.core.executors import LOOK, Placed, Portable, require_executor
-from scirocco.core.interrupt import Interrupt
+from scirocco.core.interrupt import Interrupt, poll
 from scirocco.core.parts import part_named
 from scirocco.run import checkpoint
 from scirocco.run.description import Description, RunOptions, Settings, Software, Stop
@@ -451,7 +451,7 @@ def require_workers(executor: Executor, folder: Path) -> None:
     (folder / PROBE).write_text(said)
     try:
         with waiting("waiting for a worker", None):
-            found = executor.submit(_look_around, folder, said, Software.here().scirocco).result()
+            found = _looked(executor, folder, said)
     except ModuleNotFoundError as error:
         raise RuntimeError(f"the workers of the executor lack {error.name}: install it there too") from error
     finally:
@@ -462,6 +462,22 @@ def require_workers(executor: Executor, folder: Path) -> None:
             "storage that all machines share"
         )
     (folder / found.left).unlink()
+
+
+def _looked(executor: Executor, folder: Path, said: str) -> Surroundings:
+    """What a worker finds, whenever there is one."""
+    try:
+        looking = executor.submit(_look_around, folder, said, Software.here().scirocco)
+    except RuntimeError as error:
+        raise RuntimeError(f"the executor takes no work ({error}): give one that is open") from error
+    try:
+        while wait([looking], timeout=LOOK).not_done:
+            poll()
+        return looking.result()
+    except CancelledError:
+        raise RuntimeError("the executor has cancelled a task: it is closed, or lost its scheduler") from None
+    finally:
+        looking.cancel()
 
 
 def _look_around(folder: Path, said: str, version: str) -> Surroundings:

@@ -343,7 +343,7 @@ class Life:
         """Those of which it has heard nothing for long."""
         now = time.perf_counter()
         for worker, known in self._client.scheduler_info(n_workers=-1)["workers"].items():
-            if self._heard.get(worker, (0.0, now))[0] != known["last_seen"]:
+            if worker not in self._heard or self._heard[worker][0] != known["last_seen"]:
                 self._heard[worker] = known["last_seen"], now
         return {worker for worker, (_, heard) in self._heard.items() if now - heard > PATIENCE}
 
