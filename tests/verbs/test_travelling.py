@@ -173,3 +173,10 @@ def test_rows_and_sums_are_those_of_all_shards():
 def test_what_is_refused(make, words):
     with pytest.raises((ValueError, TypeError), match=words):
         make()
+
+
+def test_no_estimator_reads_shards_that_are_elsewhere(monkeypatch):
+    monkeypatch.setattr(Shards, "executor_at", lambda self, place: object())
+    target = sc.Target(log_prior, log_likelihood, Shards(PARTS))
+    with pytest.raises(ValueError, match="SVRG reads all data again and again"):
+        sc.kernel(target, sc.SGLD(0.01), batch_size=5, batching=Tours(5), estimator=sc.SVRG(50))

@@ -98,6 +98,11 @@ class Kernel:
             )
         if self.blocks:
             raise ValueError("blocks are updated on minibatches of all data, not of the shard that a chain is on")
+        if self.refresh_every and source.executor_at(0) is not None:
+            raise ValueError(
+                f"{type(self.estimator).__name__} reads all data again and again, and a chain that travels sees one "
+                "shard: take ControlVariate, whose centre stays"
+            )
         smallest = int(source.sizes.min())
         if self.batch_size > smallest:
             raise ValueError(
