@@ -18,6 +18,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import test_crew
 import test_rounds
@@ -325,8 +326,12 @@ def test_twenty_workers_that_are_killed_change_no_round(cluster, at_once, tmp_pa
     alone = test_rounds.walked(Rounds(Cluster(at_once, 3), tmp_path / "alone", test_rounds.Walk), last)
     driver, found, killed = Rounds(Cluster(cluster, 3), tmp_path / "run", slow_walk), [], []
 
+    def workers():  # multiprocessing would wait for those that have ended, and their nannies would not know
+        found = psutil.Process().children()
+        return [child for child in found if child.status() != "zombie" and "spawn_main" in " ".join(child.cmdline())]
+
     def kill():
-        while not (alive := [child for child in multiprocessing.active_children() if child.pid not in killed]):
+        while not (alive := [child for child in workers() if child.pid not in killed]):
             time.sleep(0.05)
         child = alive[rng.integers(len(alive))]
         killed.append(child.pid)
