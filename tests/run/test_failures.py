@@ -6,7 +6,6 @@ Its scheduler and workers are processes of their own, which can be killed, stopp
 import contextlib
 import errno
 import json
-import multiprocessing
 import os
 import shutil
 import signal
@@ -14,17 +13,14 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 import test_crew
-import test_rounds
 
 import scirocco as sc
 from scirocco.run import crew, patience, rounds
-from scirocco.run.rounds import Cluster, Rounds
 
 distributed = pytest.importorskip("distributed", reason="it is in the extra cluster")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:the worker:UserWarning")]
@@ -181,22 +177,6 @@ def test_a_worker_that_hangs_delays_rounds(machines, topics_alone, tmp_path, sec
     assert hang.done or seconds is not None
 
 
-@pytest.mark.usefixtures("impatient")
-def test_a_process_of_a_pool_that_hangs_delays_chains(gradient_alone, tmp_path):
-    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn"), impatient_worker) as pool:
-        children = []
-
-        def stop():
-            children.append(multiprocessing.active_children()[0].pid)
-            os.kill(children[0], signal.SIGSTOP)
-
-        Then(tmp_path, BEGUN["gradient"], stop)
-        trace = gradient(pool, path=tmp_path / "run")
-        assert test_crew.same(trace, gradient_alone)
-        os.kill(children[0], signal.SIGCONT)  # or the pool would wait for it
-    assert test_crew.same(sc.Trace.load(tmp_path / "run"), gradient_alone)
-
-
 @pytest.mark.parametrize("kind", ["gradient", "topics"])
 def test_a_scheduler_that_is_killed_leaves_a_run_that_goes_on(kind, machines, gradient_alone, topics_alone, tmp_path):
     Then(tmp_path, BEGUN[kind], machines.scheduler.kill)
@@ -302,40 +282,3 @@ def test_a_worker_that_is_cut_off_changes_nothing(kind, networks, gradient_alone
         model = topics(machines.client, path=tmp_path / "run")
         assert same_topics(model, topics_alone)
     assert cutting.done
-
-
-# Twenty workers of rounds, killed at random moments; those of chains are in test_crew.
-
-
-def slow_walk(shard):
-    """A shard that takes a moment for each round, so that it can be killed in one."""
-    made = test_rounds.Walk(shard)
-    advance = made.advance
-
-    def advancing(round_number, message):
-        time.sleep(0.01)
-        return advance(round_number, message)
-
-    made.advance = advancing
-    return made
-
-
-def test_twenty_workers_that_are_killed_change_no_round(cluster, at_once, tmp_path):
-    last, rng = 420, np.random.default_rng(7)
-    alone = test_rounds.walked(Rounds(Cluster(at_once, 3), tmp_path / "alone", test_rounds.Walk), last)
-    driver, found, killed = Rounds(Cluster(cluster, 3), tmp_path / "run", slow_walk), [], []
-
-    def kill():
-        while not (alive := [child for child in multiprocessing.active_children() if child.pid not in killed]):
-            time.sleep(0.05)
-        child = alive[rng.integers(len(alive))]
-        killed.append(child.pid)
-        os.kill(child.pid, signal.SIGKILL)
-
-    for number in sorted(rng.choice(np.arange(5, last - 5), 20, replace=False)):
-        test_rounds.walked(driver, number, found)
-        threading.Timer(rng.uniform(0, 0.05), kill).start()
-    test_rounds.walked(driver, last, found)
-    print(f"{len(killed)} workers were killed, {last - len(found)} rounds lost")
-    assert len(killed) == 20
-    np.testing.assert_array_equal(found, alone)

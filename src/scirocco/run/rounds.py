@@ -186,7 +186,7 @@ class Rounds:
         self._remembers = remembers
         self._saved = 0
         self._pinned = [0, 0]  # rounds that checkpoints of the run, the newest and the one before, go on from
-        self._owner = os.urandom(8).hex()
+        self._owner, self._life = os.urandom(8).hex(), Life(cluster.client)
         self._homes: list[str] = [""] * self._number
 
     def __call__(self, message: Arrays) -> list[Arrays]:
@@ -234,8 +234,10 @@ class Rounds:
             for shard in range(self._number)
         ]  # fmt: skip
         try:
-            self._homes = spread(self._homes, self._client.nthreads())
-            answers = Answers(self._client, turns, self._homes).all()
+            threads, lost = self._client.nthreads(), self._life.lost and self._life.silent()
+            living = {worker: number for worker, number in threads.items() if worker not in lost}
+            self._homes = spread(self._homes, living or threads)
+            answers = Answers(self._client, turns, self._homes, self._life).all()
         except (CancelledError, OSError) as error:
             if self._client.status == "running" and not isinstance(error, CancelledError):
                 raise
@@ -266,12 +268,12 @@ class Rounds:
 class Answers:
     """The turns of one round, each with a worker or with several, whose first answer counts."""
 
-    def __init__(self, client: Any, turns: Sequence[Turn], homes: Sequence[str]) -> None:
+    def __init__(self, client: Any, turns: Sequence[Turn], homes: Sequence[str], life: Life) -> None:
         self._client, self._turns, self._workers = client, turns, client.get_executor()
         self._running: dict[Future[Answer], int] = {}
         self._later: dict[int, float] = {}  # turns that storage has failed, and when they are made again
         self._found: dict[int, Answer] = {}
-        self._pauses, self._life, self._looked = Pauses(), Life(client), time.perf_counter()
+        self._pauses, self._life, self._looked = Pauses(), life, time.perf_counter()
         self._homes = list(homes)
         for shard in range(len(turns)):
             self._give(shard)
@@ -336,6 +338,8 @@ class Life:
     """Which workers a scheduler still hears of."""
 
     def __init__(self, client: Any) -> None:
+        self.lost: set[str] = set()
+        """Those that were silent at the last look."""
         self._client = client
         self._heard: dict[str, tuple[float, float]] = {}
 
@@ -345,7 +349,8 @@ class Life:
         for worker, known in self._client.scheduler_info(n_workers=-1)["workers"].items():
             if worker not in self._heard or self._heard[worker][0] != known["last_seen"]:
                 self._heard[worker] = known["last_seen"], now
-        return {worker for worker, (_, heard) in self._heard.items() if now - heard > PATIENCE}
+        self.lost = {worker for worker, (_, heard) in self._heard.items() if now - heard > PATIENCE}
+        return self.lost
 
 
 def _address() -> str:
