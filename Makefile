@@ -110,6 +110,7 @@ bench: $(VENV)/.bench results/covertype_reference.npz
 	$(BIN)/python benchmarks/lda_scaling.py
 	$(BIN)/python benchmarks/lda_threads.py
 	$(BIN)/python benchmarks/cluster.py
+	$(BIN)/python benchmarks/cluster_gradients.py
 	$(BIN)/python benchmarks/dp_mixture.py
 	$(BIN)/python benchmarks/dp_mixture.py --data synthetic --rows 100000
 	$(BIN)/python benchmarks/dp_mixture_scaling.py

@@ -36,7 +36,7 @@ START, PRIOR, STEP_SIZE, SIZE, COUNT, SEED = 7.67, 0.1, 0.1, 1000, 150, 0
 LENGTH = 60
 M = np.arange(1, LENGTH + 1)
 POINTS = (1, 2, 5, 10, 20, 40, 60)  # where simulation is compared
-MODES = {"tiny": 2_000, "short": 50_000, "full": 1_000_000}  # chains
+MODES = {"tiny": {"chains": 2_000}, "short": {"chains": 50_000}, "full": {"chains": 1_000_000}}
 BLOCK = 50_000  # of them at a time
 CASES = (("scir", 100), ("main", 100), ("alternative", 100), ("alternative", 10))  # (form, n)
 EXACT = moments(EstimateLaw.exact(PRIOR + COUNT), STEP_SIZE, M, START).variance  # (12)
@@ -70,7 +70,7 @@ def printed(form: str, n: int) -> np.ndarray:
 
 def run(mode: str) -> Results:
     """The simulated variances of each case."""
-    return {case: _simulated(case, MODES[mode]) for case in CASES}
+    return {case: _simulated(case, MODES[mode]["chains"]) for case in CASES}
 
 
 def _simulated(case: tuple[str, int], chains: int) -> Simulated:

@@ -26,9 +26,8 @@ SAMPLERS = {
     "UnderdampedLangevin": sc.UnderdampedLangevin(H, friction=5.0), "Recipe": sc.Recipe(H, diffusion=1.0),
     "SMSUBU": sc.SMSUBU(H, friction=5.0),
     "Preconditioned": samplers.Preconditioned(
-        sc.SGNHT(H, thermostats="coordinate"), samplers.Scale(np.array([1, 2, 0.5]))
+        sc.SGNHT(H, thermostats="matrix"), samplers.Scale(np.array([1, 2, 0.5]))
     ),
-    "SGNHT, matrix": sc.SGNHT(H, thermostats="matrix"),
     "SGGMC": sc.SGGMC(H, friction=5.0, noise_estimate=sc.GradientNoise("diagonal")),
     "GeodesicSGNHT": sc.GeodesicSGNHT(H, diffusion=5.0, inner_steps=2), "GMC": sc.GMC(1e-2, leapfrog_steps=3),
     "NUTS": sc.NUTS(0.1, adaptation=4, doublings=3), "NUTS, dense": sc.NUTS(0.1, adaptation=4, dense=True, doublings=2),

@@ -16,11 +16,14 @@ import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import test_crew
+import test_rounds
 
 import scirocco as sc
 from scirocco.run import crew, patience, rounds
+from scirocco.run.rounds import Cluster, Rounds
 
 distributed = pytest.importorskip("distributed", reason="it is in the extra cluster")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:the worker:UserWarning")]
@@ -282,3 +285,45 @@ def test_a_worker_that_is_cut_off_changes_nothing(kind, networks, gradient_alone
         model = topics(machines.client, path=tmp_path / "run")
         assert same_topics(model, topics_alone)
     assert cutting.done
+
+
+# Twenty workers of rounds, killed at random moments; those of chains are in test_crew.
+
+
+def slow_walk(shard):
+    """A shard that takes a moment for each round, so that it can be killed in one."""
+    made = test_rounds.Walk(shard)
+    advance = made.advance
+
+    def advancing(round_number, message):
+        time.sleep(0.01)
+        return advance(round_number, message)
+
+    made.advance = advancing
+    return made
+
+
+def test_twenty_workers_that_are_killed_change_no_round(cluster, at_once, tmp_path):
+    last, rng = 420, np.random.default_rng(7)
+    alone = test_rounds.walked(Rounds(Cluster(at_once, 3), tmp_path / "alone", test_rounds.Walk), last)
+    driver, found, killed = Rounds(Cluster(cluster, 3), tmp_path / "run", slow_walk), [], []
+
+    def workers():  # multiprocessing would wait for those that have ended, and their nannies would not know
+        found = psutil.Process().children()
+        return [child for child in found if child.status() != "zombie" and "spawn_main" in " ".join(child.cmdline())]
+
+    def kill():
+        while not (alive := [child for child in workers() if child.pid not in killed]):
+            time.sleep(0.05)
+        child = alive[rng.integers(len(alive))]
+        killed.append(child.pid)
+        os.kill(child.pid, signal.SIGKILL)
+
+    for number in sorted(rng.choice(np.arange(5, last - 5), 20, replace=False)):
+        test_rounds.walked(driver, number, found)
+        cluster.wait_for_workers(2, timeout=120)  # a nanny whose worker is killed as it begins gives up
+        threading.Timer(rng.uniform(0, 0.05), kill).start()
+    test_rounds.walked(driver, last, found)
+    print(f"{len(killed)} workers were killed, {last - len(found)} rounds lost")
+    assert len(killed) == 20
+    np.testing.assert_array_equal(found, alone)

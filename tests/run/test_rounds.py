@@ -143,6 +143,25 @@ def test_a_shard_of_a_worker_that_hangs_goes_to_another(at_once, tmp_path, alone
     np.testing.assert_array_equal(found, alone)
 
 
+def test_a_shard_whose_only_worker_died_goes_to_one_that_comes_later(
+    at_once, tmp_path, alone, submitting, monkeypatch
+):  # fmt: skip
+    """Dask gives what was wanted on a worker that has died to others that are there, and to none that comes."""
+    present, lost = {"first": 1}, Future()
+
+    def dies():
+        present.clear()
+        present["second"] = 1
+        return lost
+
+    monkeypatch.setattr(rounds, "LOOK", 0.001)
+    monkeypatch.setattr(at_once, "nthreads", lambda: dict(present))
+    given = submitting(dies)
+    np.testing.assert_array_equal(walked(Rounds(Cluster(at_once, 3), tmp_path / "run", Walk), 25), alone)
+    assert given == [["first"]]
+    assert lost.cancelled()
+
+
 def test_storage_that_fails_for_a_while_is_waited_for(at_once, tmp_path, alone, submitting, monkeypatch):
     def fail():
         future = Future()

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from types import FrameType
 from typing import Any, ParamSpec, TypeVar
@@ -24,6 +25,7 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 _entered: list[Interrupt] = []  # of all threads
+_quiet = threading.local()
 
 
 class Interrupt:
@@ -85,11 +87,23 @@ def poll() -> None:
 
     For places where there is nothing to show before the end.
     """
+    if getattr(_quiet, "on", False):
+        return
     own = threading.get_ident()
     around = [context for context in _entered if context._thread == own] or _entered  # a pool's thread has none
     if any(context.asked for context in around):
         raise KeyboardInterrupt
     require_time()
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """``poll`` says nothing: for what ends work that was asked to stop, and is part of it. A second Ctrl-C raises."""
+    before, _quiet.on = getattr(_quiet, "on", False), True
+    try:
+        yield
+    finally:
+        _quiet.on = before
 
 
 def interruptible(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:

@@ -321,7 +321,13 @@ class Answers:
         present = self._client.nthreads()
         if not present:
             poll()  # nobody is there to end the round
+            return
         silent = self._life.silent()
+        living = sorted(worker for worker in present if worker not in silent)
+        for shard in sorted({shard for shard in self._running.values() if self._homes[shard] not in ("", *present)}):
+            # Of those whose only worker has died Dask gives none to a worker that comes later.
+            self._call_off(shard)
+            self._move(shard, living)
         for shard in [shard for shard in self._running.values() if self._homes[shard] in silent]:
             poll()
             warnings.warn(
@@ -329,9 +335,17 @@ class Answers:
                 f"{shard}",
                 stacklevel=2,
             )
-            others = sorted(worker for worker in present if worker not in silent)
-            self._homes[shard] = others[shard % len(others)] if others else ""
-            self._give(shard)
+            self._move(shard, living)
+
+    def _move(self, shard: int, living: Sequence[str]) -> None:
+        """Give it to another worker, or to whoever comes."""
+        self._homes[shard] = living[shard % len(living)] if living else ""
+        self._give(shard)
+
+    def _call_off(self, shard: int) -> None:
+        for future in [future for future, own in self._running.items() if own == shard]:
+            del self._running[future]
+            future.cancel()
 
 
 class Life:

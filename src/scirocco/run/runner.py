@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from scirocco.core.clock import Clock
-from scirocco.core.interrupt import Interrupt
+from scirocco.core.interrupt import Interrupt, undisturbed
 from scirocco.run import checkpoint, store
 from scirocco.run.crew import Crew, GroupFolder
 from scirocco.run.description import Description, RunOptions, StepSettings, Stop
@@ -254,7 +254,8 @@ def _report(groups: list[Group]) -> Any:
     measured = Measured(probed, sum(m.probes for m in found), _side_by_side([m.points for m in found]))
     moments = Moments.joined([group.store.moments(group.streamed()) for group in groups])
     try:
-        return groups[0].engine.report(moments, measured)
+        with undisturbed():  # what was drawn before a Ctrl-C or the end of the time has its report
+            return groups[0].engine.report(moments, measured)
     except Exception as error:  # a report must never cost the run that it is about
         warnings.warn(f"no bias report: {type(error).__name__}: {error}", stacklevel=5)
         return None

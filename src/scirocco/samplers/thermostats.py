@@ -277,11 +277,11 @@ KINDS: dict[str, Thermostats] = {
 def _surpluses(momentum: Params, h: Params, temperature: Number, geometry: Geometry) -> Params:
     """h (p'p - m T) of each leaf, with one h for each point of a manifold, whose dimension m is."""
 
-    def one(m: Manifold, p: Array, h: Number) -> Array:
+    def surplus(m: Manifold, p: Array, h: Number) -> Array:
         degrees = m.dimension(p.shape) / p.size  # of a coordinate: less than 1 on a manifold
         return jnp.sum(h * (p * p - degrees * temperature))
 
-    return geometry.each(one, momentum, h)
+    return geometry.each(surplus, momentum, h)
 
 
 def _spread(p: Array, temperature: Number) -> Array:
