@@ -16,7 +16,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 import test_crew
 import test_rounds
@@ -55,12 +54,12 @@ class Machines:
             self.close()
             raise
 
-    def worker(self, *before):
-        """One more; ``before`` is what runs it."""
+    def worker(self, *before, until=None):
+        """One more, until there are so many; ``before`` is what runs it."""
         address = json.loads(self.file.read_text())["address"]
         options = ["--nthreads", "1", "--no-dashboard", "--no-nanny", "--local-directory", str(self.folder)]
         worker = self._begin("dask_worker", address, *options, before=before)
-        self.client.wait_for_workers(len(self.processes) - 1, timeout=60)
+        self.client.wait_for_workers(until or len(self.processes) - 1, timeout=60)
         return worker
 
     def _begin(self, what, *options, before=()):
@@ -303,27 +302,18 @@ def slow_walk(shard):
     return made
 
 
-def test_twenty_workers_that_are_killed_change_no_round(cluster, at_once, tmp_path):
+def test_twenty_workers_that_are_killed_change_no_round(machines, at_once, tmp_path):
+    """Each is replaced by another, which may be late: sometimes nobody is there."""
     last, rng = 420, np.random.default_rng(7)
     alone = test_rounds.walked(Rounds(Cluster(at_once, 3), tmp_path / "alone", test_rounds.Walk), last)
-    driver, found, killed = Rounds(Cluster(cluster, 3), tmp_path / "run", slow_walk), [], []
-
-    def workers():  # multiprocessing would wait for those that have ended, and their nannies would not know
-        found = psutil.Process().children()
-        return [child for child in found if child.status() != "zombie" and "spawn_main" in " ".join(child.cmdline())]
-
-    def kill():
-        while not (alive := [child for child in workers() if child.pid not in killed]):
-            time.sleep(0.05)
-        child = alive[rng.integers(len(alive))]
-        killed.append(child.pid)
-        os.kill(child.pid, signal.SIGKILL)
-
+    driver, found = Rounds(Cluster(machines.client, 3), tmp_path / "run", slow_walk), []
+    alive, killed = machines.processes[1:], []
     for number in sorted(rng.choice(np.arange(5, last - 5), 20, replace=False)):
         test_rounds.walked(driver, number, found)
-        cluster.wait_for_workers(2, timeout=120)  # a nanny whose worker is killed as it begins gives up
-        threading.Timer(rng.uniform(0, 0.05), kill).start()
+        killed.append(alive.pop(rng.integers(2)))
+        threading.Timer(rng.uniform(0, 0.05), killed[-1].kill).start()
+        alive.append(machines.worker(until=1))
     test_rounds.walked(driver, last, found)
+    assert {worker.wait() for worker in killed} == {-signal.SIGKILL}
     print(f"{len(killed)} workers were killed, {last - len(found)} rounds lost")
-    assert len(killed) == 20
     np.testing.assert_array_equal(found, alone)
