@@ -104,8 +104,7 @@ class Virials(NamedTuple):
     def sd_error_error(self) -> np.ndarray:
         """Its standard error; above 1 such that sd and variance are as many of them away from 1.
 
-        The slope of the root at a ratio that is large by chance would make it half of that: of 125 ratios with an error
-        of 6.6 one was 21, and was taken for certain.
+        The slope of the root at a ratio that is large by chance would make it as little as half of that.
         """
         sd = np.sqrt(np.maximum(self.ratio, 0.05))
         return self.error / np.where(sd > 1, 1 + sd, 2 * sd)
