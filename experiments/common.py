@@ -241,7 +241,7 @@ def _commit() -> str | None:
         return subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
 
     try:
-        changed = git("status", "--porcelain", "--untracked-files=no")
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":(exclude)results")
         return git("rev-parse", "--short=12", "HEAD") + "+" * bool(changed)
     except (OSError, subprocess.CalledProcessError):
         return None
