@@ -55,8 +55,10 @@ def test_the_snippets_of_a_page_run(page, tmp_path, monkeypatch, ticking):
 @pytest.mark.parametrize("page", FOUND)
 def test_the_snippets_of_a_page_are_code(page):
     """Those of pages whose snippets run in the slow tests alone, too."""
-    for block in BLOCK.findall((ROOT / page).read_text()):
-        ast.parse(block)
+    text = (ROOT / page).read_text()
+    blocks = BLOCK.findall(text)
+    assert len(blocks) >= len(re.findall(r"^```python$", text, re.MULTILINE))
+    assert all(ast.parse(block).body for block in blocks if block.strip())
 
 
 def test_results_that_pages_quote_are_stored(monkeypatch):

@@ -142,6 +142,15 @@ def test_an_infinite_error_of_the_law_is_contradicted_by_any_virial():
     assert checked(1.5, 0.05, foretold=np.inf).sd_error["w"] == pytest.approx(np.sqrt(1.5) - 1)
 
 
+def test_a_ratio_of_variances_that_is_large_by_chance_is_as_far_from_one_as_it_is():
+    """In sds it is as many errors away as in variances; below one as the slope of the root says, the same at one."""
+    found = Virials(np.array([20.0, 1.0 + 1e-9, 1.0, 0.25]), np.array([6.0, 0.2, 0.2, 0.1]))
+    far = found.sd_error / found.sd_error_error
+    np.testing.assert_allclose(far[[0, 3]], [19 / 6, -0.5 / 0.1])
+    np.testing.assert_allclose(found.sd_error_error[1:3], 0.1)
+    assert checked(20.0, 6.0).contradicted == 0 < checked(20.0, 4.0).contradicted
+
+
 def test_few_chains_leave_more_to_chance():
     found = Virials(np.array([1.0, 1.0]), np.array([0.01, 0.01])).with_chance(np.array([[1.0, 2.0], [1.2, 2.4]]))
     relative = np.var([1.0, 1.2], ddof=1) / 1.1**2 / 2
